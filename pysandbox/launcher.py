@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pysandbox.gate.sent import LeakCaller, LeakFn
     from pysandbox.launch.scratch import Session
     from pysandbox.live.init import CageInit
-    from pysandbox.runtime.prepared import Prepared
+    from pysandbox.runtime.prepared import Prepared, TrustedFile
     from pysandbox.runtime.runtime import Runtime
     from pysandbox.supervise.policy_fn import PolicyFn
     from pysandbox.workspace.apart import KeptApart
@@ -108,7 +108,8 @@ class Launcher:
 
     def is_warm(self, policy: Policy) -> bool:
         """Whether a cage of this policy already waits."""
-        return self.runtime.is_warm(policy, self.cwd or working_directory(), self.callbacks.watch)
+        cwd, asks = self.cwd or working_directory(), self.leak_caller is not None
+        return self.runtime.is_warm(policy, cwd, self.callbacks.watch, asks)
 
     def open(self, policy: Policy, prepared: Prepared) -> tuple[CageInit, Prepared]:
         """A cage of this plan that waits for its first order; or of one that is made now, where the host has replaced a
@@ -155,13 +156,14 @@ class Launcher:
             from pysandbox.dlp import canary
 
             canaries = canary.new_values(scan.canaries)
-        with trusting(self.runtime, prepared, asks=self.leak_caller is not None):
-            return self._take(prepared, placeholders, canaries)
+        with trusting(self.runtime, prepared, asks=self.leak_caller is not None) as trusted:
+            return self._take(prepared, placeholders, canaries, trusted)
 
     def _take(
-        self, prepared: Prepared, placeholders: Mapping[str, str] = NONE, canaries: Mapping[str, str] = NONE
-    ) -> CageInit:
-        live = self.runtime.take(prepared, self.session if prepared.uses_scratch else None)
+        self, prepared: Prepared, placeholders: Mapping[str, str] = NONE, canaries: Mapping[str, str] = NONE,
+        trusted: TrustedFile | None = None,
+    ) -> CageInit:  # fmt: skip
+        live = self.runtime.take(prepared, self.session if prepared.uses_scratch else None, trusted)
         live.placeholders, live.canaries = placeholders, canaries
         live.id = str(self.labels.get("invocation_id", live.id))
         if prepared.native.keeps_apart:
@@ -220,7 +222,8 @@ class Launcher:
     def opened(self, live: CageInit, prepared: Prepared, argv: tuple[str, ...] = ()) -> KeptApart | None:
         """The cage has its order, or is a session (no `argv`): another one takes its place, and it gets a record.
         Returns what keeps apart what it writes, where its policy has that."""
-        self.runtime.replenish(prepared, self.session if prepared.uses_scratch else None, live if argv else None)
+        session = self.session if prepared.uses_scratch else None
+        self.runtime.replenish(prepared, live, session, last=bool(argv))
         if self.policy.caged:
             self.runtime.record(live, argv, prepared.plan)
         if not prepared.native.keeps_apart:

@@ -61,18 +61,19 @@ def join_inspector(runtime: Runtime, net: NetPlan, join: Callable[[InspectorProc
 
 
 @contextmanager
-def trusting(runtime: Runtime, prepared: Prepared, *, asks: bool = False) -> Iterator[None]:
-    """While a cage of this plan is opened and admitted: the file with the certificates that it is to trust stands in
-    `prepared`, and whoever looks into its TLS does not retire. Raises StartError."""
+def trusting(runtime: Runtime, prepared: Prepared, *, asks: bool = False) -> Iterator[TrustedFile]:
+    """While a cage of this plan is opened and admitted: the file with the certificates that it is to trust, of whoever
+    looks into its TLS, who does not retire. Another thread may open one that somebody else looks into. Raises
+    StartError."""
     assert prepared.plan.net is not None
     net = prepared.plan.net
     inspector = join_inspector(runtime, net, lambda inspector: inspector.expect(net, 1), asks=asks)
     try:
         try:
-            prepared.trusted = TrustedFile(inspector.trust(net), inspector.hold)
+            trusted = prepared.trusted[asks] = TrustedFile(inspector.trust(net), inspector.hold)
         except OSError as error:
             text = f"the inspector, which [[host]] contracts need, was not to be had: {error}"
             raise StartError("network", error.errno or ESHUTDOWN, None, text) from error
-        yield
+        yield trusted
     finally:
         inspector.expect(net, -1)

@@ -71,6 +71,7 @@ class CageInit:
         self.uppers = uppers  # of its copy-on-write trees, where it has any
         self.doors = doors or {}  # sockets in its network namespace, by kind and protocol; until `take_doors`
         self.services = CageServices()  # what else begins and ends with it
+        self.trusted: object = None  # what stands for TRUST in it: by that it is told from others of its plan that wait
         self.placeholders: Mapping[str, str] = {}  # variables of its commands that stand for secrets
         self.canaries: Mapping[str, str] = {}  # and false credentials
         self.commands = Commands()  # that were asked of it

@@ -56,7 +56,7 @@ class Prepared:
     variables: tuple[list[str], str] | None = None  # what commands without any of their own are told (`start.encode`)
     spawn_record: dict[str, object] = field(default_factory=dict)  # what every spawn tells, once made (audit)
     shown_path: ShownPath | None = None  # what of the user's PATH its cages show, once asked for (`commanded`)
-    trusted: TrustedFile | None = None  # what stands for TRUST in cages that are opened now; another, another cage
+    trusted: dict[bool, TrustedFile] = field(default_factory=dict)  # of its cages without a callback and with one, last
 
     @property
     def routed(self) -> bool:

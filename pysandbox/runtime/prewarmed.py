@@ -54,7 +54,11 @@ class Prewarmed:
             raise PolicyError("no cage of this policy can wait: its copies of the directories would be old by then",
                               key="workspace.storage", suggestion='use storage = "memory" or "disk", or do not prewarm'
                               )  # fmt: skip
-        if prepared.plan.net is not None and prepared.plan.net.inspection is not None and prepared.trusted is None:
+        if (
+            prepared.plan.net is not None
+            and prepared.plan.net.inspection is not None
+            and not prepared.trusted.get(False)
+        ):
             raise PolicyError("no cage of this policy can wait before the first: that starts the inspector, which "
                               "its hosts need", key="hosts", suggestion="run a command of it first")  # fmt: skip
         self._wanted[policy, cwd] = prepared, count

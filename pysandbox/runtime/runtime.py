@@ -133,12 +133,11 @@ class Runtime:
 
     # ---- cages --------------------------------------------------------------------------------------------------
 
-    def take(self, prepared: Prepared, session: Session | None = None) -> CageInit:
-        """A cage of this plan, waiting for its first order. `session` has the directory of a plan that shares one.
-        Raises StartError, CageClosedError when this process is ending."""
+    def take(self, prepared: Prepared, session: Session | None = None, trusted: TrustedFile | None = None) -> CageInit:
+        """A cage of this plan, waiting for its first order. `session` has the directory of a plan that shares one,
+        `trusted` is what stands for TRUST. Raises StartError, CageClosedError when this process is ending."""
         if self._ending:
             raise CageClosedError("this process was told to end, and ends its cages")
-        trusted = prepared.trusted
         opener = functools.partial(self._open, prepared, session, trusted)
         try:
             live = self._pool.take((prepared, session, trusted), opener) if prepared.can_wait else opener()
@@ -146,6 +145,7 @@ class Runtime:
             if error.step in ("idmap", "overlay"):  # something was mounted since: the next plan sees it
                 self.plans.forget(prepared)
             raise
+        live.trusted = trusted
         if prepared.plan.watch is not None:
             self._guard().add(live, prepared.plan.watch)
         return live
@@ -164,9 +164,9 @@ class Runtime:
                 self._watchdog = self._watchdog or Watchdog()
         return self._watchdog
 
-    def replenish(self, prepared: Prepared, session: Session | None = None, spent: CageInit | None = None) -> None:
-        """Has the place of a taken cage refilled; call it once the cage has its order: `spent` where it is its last."""
-        self._pool.replenish((prepared, session, prepared.trusted), spent)
+    def replenish(self, prepared: Prepared, taken: CageInit, session: Session | None = None, *, last: bool) -> None:
+        """Has the place of a taken cage refilled; call it once the cage has its order: `last` where it is its last."""
+        self._pool.replenish((prepared, session, taken.trusted), taken if last else None)
 
     def _open(self, prepared: Prepared, session: Session | None, trusted: TrustedFile | None) -> CageInit:
         """A new cage. Whatever it takes beside the cage itself is undone when a later part of it fails."""
@@ -264,10 +264,10 @@ class Runtime:
         for name in list(self._sessions):
             self.end_session(name)
 
-    def is_warm(self, policy: Policy, cwd: str, watched: frozenset[str] = frozenset()) -> bool:
-        """Whether the next cage of this policy is already waiting; compiles nothing."""
+    def is_warm(self, policy: Policy, cwd: str, watched: frozenset[str] = frozenset(), asks: bool = False) -> bool:
+        """Whether the next cage of this policy, with a callback or without, is already waiting; compiles nothing."""
         prepared = self.plans.find(policy, cwd, watched)
-        return prepared is not None and self._pool.ready((prepared, None, prepared.trusted))
+        return prepared is not None and self._pool.ready((prepared, None, prepared.trusted.get(asks)))
 
     def _tell(self, event: Event) -> None:
         self.sink(event)
@@ -282,8 +282,8 @@ class Runtime:
         self._prewarmed.want(policy, n, os.path.abspath(cwd) if cwd is not None else os.getcwd())
 
     def _keep(self, prepared: Prepared, count: int) -> None:
-        trusted = prepared.trusted
-        self._pool.keep((prepared, None, trusted), functools.partial(self._open, prepared, None, trusted), count)
+        key = prepared, None, prepared.trusted.get(False)
+        self._pool.keep(key, functools.partial(self._open, *key), count)
 
     def _expire(self) -> bool:
         self._prewarmed.follow()

@@ -62,8 +62,9 @@ def test_a_cage_with_a_way_out_has_its_doors(runtime: Runtime) -> None:
 
 def test_a_cage_of_the_pool_has_them_too(runtime: Runtime) -> None:
     prepared = runtime.prepare(OUT, "/")
-    runtime.take(prepared).close()
-    runtime.replenish(prepared)
+    taken = runtime.take(prepared)
+    taken.close()
+    runtime.replenish(prepared, taken, last=False)
     runtime.wait_idle()
     assert runtime.is_warm(OUT, "/")
     live = runtime.take(prepared)

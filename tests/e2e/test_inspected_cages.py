@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -10,9 +12,10 @@ import pytest
 
 from pysandbox import Cage, Policy, PolicyError, Runtime
 from pysandbox.gate.inspector import InspectorProcess
+from pysandbox.gate.inspectors import AskingInspector, ScanningInspector
 from pysandbox.launch.scratch import Session
 from pysandbox.live.init import CageInit
-from pysandbox.runtime.prepared import Prepared
+from pysandbox.runtime.prepared import Prepared, TrustedFile
 
 HELD = Policy(hosts=[{"domain": "api.example", "methods": ["GET"]}])
 
@@ -51,9 +54,9 @@ def test_a_cage_that_is_opened_while_another_thread_drains_trusts_who_serves_it(
     runtime = Runtime(warm=0)
     take = runtime.take
 
-    def drained(prepared: Prepared, session: Session | None = None) -> CageInit:
+    def drained(prepared: Prepared, session: Session | None = None, trusted: TrustedFile | None = None) -> CageInit:
         runtime.drain()  # between the file that it is to trust and its session
-        return take(prepared, session)
+        return take(prepared, session, trusted)
 
     monkeypatch.setattr(runtime, "take", drained)
     with Cage(HELD, runtime=runtime) as cage:
@@ -72,6 +75,41 @@ def test_a_cage_that_waited_for_longer_than_its_inspector_is_not_used() -> None:
         runtime.shared.retire()
     after = run().stdout
     assert after != before and after == served_by(runtime)
+    runtime.drain()
+
+
+SCANNED = Policy(hosts=[{"domain": "api.example"}], dlp_enabled=True)
+
+
+@pytest.mark.parametrize("warm", [0, 1])
+def test_cages_with_and_without_a_callback_each_trust_who_looks_into_theirs(
+    warm: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Opened by two threads at once: each has asked for its file before the other takes its cage; and so again, when
+    there is a cage that waits."""
+    runtime, both = Runtime(warm=warm), threading.Barrier(2)
+    take = runtime.take
+
+    def together(prepared: Prepared, session: Session | None = None, trusted: TrustedFile | None = None) -> CageInit:
+        both.wait(60)
+        return take(prepared, session, trusted)
+
+    monkeypatch.setattr(runtime, "take", together)
+    cages = {
+        ScanningInspector: Cage(SCANNED, runtime=runtime),
+        AskingInspector: Cage(SCANNED, runtime=runtime, leak_fn=lambda part: False),
+    }
+    net = runtime.prepare(SCANNED, os.getcwd()).plan.net
+    assert net is not None
+    for _ in range(3):
+        with ThreadPoolExecutor(2) as threads:
+            read = [threads.submit(cage.run, ["cat", "/.pysandbox-ca.pem"]) for cage in cages.values()]
+            texts = [each.result().stdout for each in read]
+        inspectors = [runtime.shared.find(kind) for kind in cages]
+        assert texts == [Path(each.trust(net)).read_text() for each in inspectors if each is not None]
+        assert len({*texts}) == 2
+        runtime.wait_idle()
+    monkeypatch.undo()
     runtime.drain()
 
 

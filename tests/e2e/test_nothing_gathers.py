@@ -201,11 +201,11 @@ def test_the_mounts_of_a_cage_are_held_while_it_waits_and_no_longer() -> None:
     prepared = runtime.prepare(Policy(), os.getcwd())
     first = runtime.take(prepared)
     assert not held(first), "nobody has asked what it covers"
-    runtime.replenish(prepared, spent=first)
+    runtime.replenish(prepared, first, last=True)
     wait_idle(runtime)
     waiting = runtime.take(prepared)
     assert held(waiting), "the control: whether it covers was asked"
-    runtime.replenish(prepared, spent=waiting)
+    runtime.replenish(prepared, waiting, last=True)
     wait_idle(runtime)
     assert not held(waiting)
     with Cage(Policy(), runtime=runtime) as cage:
