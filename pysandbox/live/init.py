@@ -39,6 +39,8 @@ KILL_PATIENCE = 10.0  # seconds until a killed init is given up on; only the ker
 class CageInit:
     """One cage-init and everything below it. Takes over what `opened` owns."""
 
+    trusted: object = None  # what stands for TRUST in it, by which it is told from others of its plan
+
     def __init__(
         self,
         opened: native.Opened,
@@ -71,7 +73,6 @@ class CageInit:
         self.uppers = uppers  # of its copy-on-write trees, where it has any
         self.doors = doors or {}  # sockets in its network namespace, by kind and protocol; until `take_doors`
         self.services = CageServices()  # what else begins and ends with it
-        self.trusted: object = None  # what stands for TRUST in it: by that it is told from others of its plan that wait
         self.placeholders: Mapping[str, str] = {}  # variables of its commands that stand for secrets
         self.canaries: Mapping[str, str] = {}  # and false credentials
         self.commands = Commands()  # that were asked of it

@@ -73,7 +73,8 @@ SECTIONS: Mapping[str, str] = {
 OF_NETWORK_ALONE = frozenset({"egress", "allow_ips", "unsafe", "allow_host_loopback", "backend"})
 HOST_KEYS: Mapping[str, str] = {
     "name": "domain", "host": "domain", "hostname": "domain", "url": "domain", "port": "ports", "method": "methods",
-    "path": "paths", "subdomains": "include_subdomains",
+    "path": "paths", "subdomains": "include_subdomains", "addresses": "private_addresses", "ips": "private_addresses",
+    "private": "private_addresses", "allow_private": "private_addresses", "private_networks": "private_addresses",
 }  # fmt: skip
 
 

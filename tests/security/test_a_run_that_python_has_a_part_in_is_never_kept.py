@@ -66,8 +66,10 @@ def test_nothing_of_pythons_is_kept(home: Home) -> None:
 
 def test_the_control_is_kept_with_a_recipe_as_well(home: Home) -> None:
     (home.project / "plain.toml").write_text(BLOCK)
+    (home.project / "private.toml").write_text(BLOCK + 'private_addresses = ["10.1.0.0/16"]\n')
     time.sleep(RACY)
-    home.until_warm(*SERVED, "-r", "./plain.toml", "--", "/bin/true")
+    for recipe in ("plain", "private"):
+        home.until_warm(*SERVED, "-r", f"./{recipe}.toml", "--", "/bin/true")
 
 
 # ---- by construction -----------------------------------------------------------------------------------------

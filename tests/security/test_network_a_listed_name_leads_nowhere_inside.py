@@ -1,5 +1,5 @@
 """Claim: a name that the policy lists, and that its owner points at the host itself, at the metadata service or into a
-private network, is refused at every door; only an address that the policy lists as an address is an exception.
+private network, is refused at every door; only an address that the policy lists is an exception.
 """
 
 from __future__ import annotations

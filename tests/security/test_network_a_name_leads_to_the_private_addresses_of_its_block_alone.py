@@ -171,7 +171,7 @@ def test_the_listed_address_is_one_address_in_ipv6_clothing_too(net: Internet) -
 
 @pytest.mark.parametrize("way", WAYS)
 def test_what_it_leads_to_later_is_asked_again(way: str, net: Internet) -> None:
-    """Also of what was dialled so often that nobody decides it any more."""
+    """Even where it was dialled so often that nobody decides it any more."""
     several = [{"records": LEADS}, {"records": [[NAME, A, places.OTHER_PRIVATE]], "after": EXPIRED}]
     often = "for each in range(40): says(str(each), to, NAME, PORT)"
     before, after = turns(net, (WAYS[way], often), several, ttl=1, hosts=[HELD])
@@ -215,7 +215,7 @@ def test_no_spelling_of_the_address_and_no_name_beside_it_leads_there(way: str, 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_it_is_opened_at_the_ports_of_its_block_alone(way: str, net: Internet) -> None:
-    """Also where a wider block has the other port, and where both are of the same names."""
+    """A wider block has the other port; so has one of the same names."""
     wider = {"domain": "**.corp.example", "ports": [GREET]}
     said = attempted(net, WAYS[way], ONCE, "says('greet', to, NAME, GREET)", records=LEADS,
                      hosts=[HELD | {"ports": [ECHO]}, wider])  # fmt: skip
