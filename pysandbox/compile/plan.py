@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 # cage, or one for the session (state = "scratch"). A LandlockRule with path "" is the rule on the same directory.
 SCRATCH = "PSB_SCRATCH"
 
-# Stands, as a whole `source`, for a file that only the launcher can name: what this plan's cages trust (`gate.trusted`).
+# Stands, as a whole `source`, for a file that only the launcher can name, with what its cages trust (`gate.trusted`).
 TRUST = "PSB_TRUST"
 
 # Stands, as the whole `source` of UPPER, for a directory that only the launcher can name: one for each cage, on disk.
