@@ -92,7 +92,7 @@ class DiskUse:
 def _written(tree: ProcessTree | None) -> int:
     """Bytes that its processes have written, of those that can be asked."""
     try:
-        return sum(each or 0 for each in (tree.written() or {}).values()) if tree is not None else 0
+        return sum(each.least for each in (tree.written() or {}).values()) if tree is not None else 0
     except OSError:
         return 0
 

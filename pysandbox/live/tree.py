@@ -37,6 +37,7 @@ from pysandbox.live.swapped import swapped
 from pysandbox.live.unreadable import FLAGS, PF_FORKNOEXEC, Unreadable
 from pysandbox.live.unwaited import Seen, Used
 from pysandbox.live.write_counters import Counters
+from pysandbox.live.written import Wrote
 from pysandbox.policy.match import covers
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -168,9 +169,9 @@ class ProcessTree:
             return sum(field(after_name(self._read(f"{pid}/stat")), THREADS) for pid in self._pids()
                        if pid != self._init_name)  # fmt: skip
 
-    def written(self) -> dict[str, int | None] | None:
-        """Bytes that each process but cage-init had written to storage, its waited-for children's among them; None of
-        one that ends, or None once closed. Raises PermissionError for one that hides it."""
+    def written(self) -> dict[str, Wrote] | None:
+        """What each process but cage-init had written to storage, its waited-for children's bytes among it; None once
+        closed. Raises PermissionError for one that hides it."""
         with self._lock:
             if self._proc < 0:
                 return None

@@ -61,6 +61,27 @@ def unwaited():
     by_children(wait=False)
 
 
+def in_relay():
+    """Nobody waits for any child, and whenever one has ended the next writes as much: as if it had been told of it."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    turn, end = os.pipe()
+    os.close(end)
+    for number in range(0, AMOUNT, PIECE):
+        following, end = os.pipe()
+        if not os.fork():
+            os.read(turn, 1)  # until the one before ends
+            time.sleep(0.02)  # it has gone
+            fd = made(number)
+            for _ in range(PIECE):
+                os.write(fd, BLOCK)
+            time.sleep(0.1)  # it is seen
+            os._exit(0)
+        os.close(end)
+        os.close(turn)
+        turn = following
+    os.read(turn, 1)
+
+
 def hidden():
     ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
     slowly()
@@ -131,7 +152,8 @@ def directly():
 
 WAYS = {
     "write": write, "slowly": slowly, "children": by_children, "orphans": lambda: by_children(orphans=True),
-    "unwaited": unwaited, "hidden": hidden, "leaderless": leaderless, "mapped": mapped, "allocated": allocated,
+    "unwaited": unwaited, "relay": in_relay, "hidden": hidden, "leaderless": leaderless,
+    "mapped": mapped, "allocated": allocated,
     "reserved": reserved, "sent": sent, "copied": copied, "spliced": spliced, "directly": directly,
 }  # fmt: skip
 WAYS[HOW]()
