@@ -282,6 +282,7 @@ def test_java(certificate: str, tmp_path: Path) -> None:
 STAYS = (
     PLAIN
     + """
+import fcntl, signal
 COOKIE = 71  # SO_NETNS_COOKIE
 def network(s): return s.getsockopt(socket.SOL_SOCKET, COOKIE, 8)
 def stays(prepare):
@@ -295,10 +296,14 @@ def stays(prepare):
     return network(s) == before
 def watched(s):
     e = select.epoll(); e.register(s, select.EPOLLIN); return e
+def told_by_a_signal(s):
+    signal.signal(signal.SIGIO, lambda *_: None); fcntl.fcntl(s, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(s, fcntl.F_SETFL, fcntl.fcntl(s, fcntl.F_GETFL) | os.O_ASYNC)
 def crowded(s):
     return [os.open("/dev/null", os.O_RDONLY) for _ in range(300)]
 said = {"plain": stays(lambda s: None), "bound": stays(lambda s: s.bind(("", 0))),
-        "duplicated": stays(lambda s: s.dup()), "in an epoll set": stays(watched), "in a crowd": stays(crowded)}
+        "duplicated": stays(lambda s: s.dup()), "in an epoll set": stays(watched),
+        "told by a signal": stays(told_by_a_signal), "in a crowd": stays(crowded)}
 print("hello" if said == {**dict.fromkeys(said, True), "plain": False} else said)
 """
 )

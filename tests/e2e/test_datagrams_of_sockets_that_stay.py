@@ -1,6 +1,6 @@
-"""UDP to a listed address by sockets that cannot be exchanged for one of the host's: bound, watched, or duplicated
-before the first datagram. The gatekeeper carries what they send; the server sees who came, and what did not come shows
-as silence."""
+"""UDP to a listed address by sockets that cannot be exchanged for one of the host's: bound, watched, duplicated,
+or set to tell of themselves by a signal before the first datagram. The gatekeeper carries what they send; the server
+sees who came, and what did not come shows as silence."""
 
 from __future__ import annotations
 
@@ -39,6 +39,10 @@ CLIENTS = {
     "message": "s = made(); s.bind(('', 0)); s.sendmsg([b'x', b'y'], [], 0, (host, port)); heard(s, b'xy')",
     "watched": "s = made(); e = select.epoll(); e.register(s, 1); s.sendto(b'x', (host, port));"
     "assert e.poll(5) == [(s.fileno(), 1)]; heard(s, b'x')",
+    "told by a signal": "import fcntl, signal; s = made(); fcntl.fcntl(s, fcntl.F_SETOWN, os.getpid());"
+    "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGIO]);"
+    "fcntl.fcntl(s, fcntl.F_SETFL, fcntl.fcntl(s, fcntl.F_GETFL) | os.O_ASYNC); s.sendto(b'x', (host, port));"
+    "assert signal.sigtimedwait([signal.SIGIO], 5) and fcntl.fcntl(s, fcntl.F_GETFL) & os.O_ASYNC; heard(s, b'x')",
     "duplicated": "s = made(); d = s.dup(); s.sendto(b'x', (host, port)); d.settimeout(5); heard(d, b'x')",
     "without waiting": "s = made(); s.bind(('', 0)); s.setblocking(False); s.sendto(b'x', (host, port));"
     "select.select([s], [], [], 5); heard(s, b'x')",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import socket
@@ -10,8 +11,10 @@ import uuid
 import pytest
 
 from pysandbox.compile.plan import LandlockPlan, LandlockRule
+from pysandbox.errors import StartError
 
-from .plans import FS, PATIENCE, flat, opened, plan, readable, step
+from .inject import ERRNO, answering, under
+from .plans import FS, PATIENCE, flat, opened, plan, readable, refusal, seen, step
 
 READ = ("EXECUTE", "READ_FILE", "READ_DIR")
 pytestmark = [pytest.mark.guest, pytest.mark.landlock(1)]
@@ -42,6 +45,15 @@ def test_without_a_ruleset_nothing_is_refused() -> None:
 def test_an_optional_rule_on_nothing_is_left_out() -> None:
     with opened(plan(landlock=ruled(*SYSTEM, LandlockRule("/nowhere", READ, optional=True)))) as init:
         assert init.run("/bin/true").code == 0
+
+
+@pytest.mark.parametrize("call", ["openat2", "landlock_add_rule"])
+def test_an_optional_rule_that_the_kernel_has_no_memory_for_is_not_left_out(call: str) -> None:
+    """Whoever is refused what a policy grants without a word would be told of a cage that is not the one asked for."""
+    wanted = flat(scoped=False, landlock=ruled(LandlockRule("/usr", READ, **seen("/usr"), optional=True)))
+    with pytest.raises(StartError) as caught:
+        under(answering(ERRNO | errno.ENOMEM, call, {}), lambda: opened(wanted).__enter__())
+    assert refusal(caught.value) == ("landlock_rule", "ENOMEM", "/usr")
 
 
 def test_a_rule_means_what_the_cage_sees() -> None:

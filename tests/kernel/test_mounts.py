@@ -43,6 +43,30 @@ def test_directories_and_files_have_the_modes_of_the_plan_whatever_the_umask() -
         os.umask(before)
 
 
+LONGEST = 4095 - len("/mnt")  # what is left of PATH_MAX, with its NUL, behind the place where the cage is made
+
+
+def as_long_as(length: int) -> list[str]:
+    """The parts of an absolute path of so many characters."""
+    parts = ["d" * 200] * (length // 201)
+    rest = length - 201 * len(parts)
+    return [*parts, "e" * (rest - 1)] if rest > 1 else [*parts[:-1], "e" * (200 + rest)]
+
+
+def test_a_target_is_as_long_as_a_path_can_be_and_never_cut() -> None:
+    parts = as_long_as(LONGEST)
+    with opened(bare(ROOT, step("DIR", "/" + "/".join(parts)))) as init:
+        at = os.open(init.root, os.O_PATH)
+        for part in parts:
+            at, above = os.open(part, os.O_PATH, dir_fd=at), at
+            os.close(above)
+        os.close(at)
+    path = "/" + "/".join(as_long_as(LONGEST + 1))
+    with pytest.raises(StartError) as caught, opened(bare(ROOT, step("DIR", path))):
+        pass
+    assert refusal(caught.value)[:2] == ("target", "ENAMETOOLONG")
+
+
 def test_what_is_there_already_stays() -> None:
     made = (step("DIR", "/a", mode=0o700), step("SYMLINK", "/b/link", source="/a"))
     with opened(bare(ROOT, *made, step("DIR", "/a", mode=0o777), step("SYMLINK", "/b/link", source="/c"))) as init:

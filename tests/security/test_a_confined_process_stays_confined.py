@@ -234,3 +234,41 @@ def test_capabilities_go_and_limits_are_lowered_and_not_raised(places: list[str]
     """)  # fmt: skip
     assert (report["limit"].value, report["raised"].errno) == ("(200, 250)", "EPERM")
     assert (report["no_new_privs"].value, report["bounding or permitted"].value) == ("1", "[]")
+
+
+# Landlock's own part of it (ABI 8) is answered as if it had been done, where it is asked for; the rest is the filter's.
+TOGETHER = """
+    from pysandbox.launch import confine as laid
+    sys.path.append(sys.argv[5])
+    from kernel.inject import ALLOW_ALL, ERRNO, answering, install
+    do, laid.confine = laid.confine, lambda plan: do(plan._replace(all_threads=True))
+    LANDLOCK_TSYNC = 8
+    install(answering(ERRNO, "landlock_restrict_self", {1: LANDLOCK_TSYNC}))
+    install(answering(ERRNO | names.EINVAL, "landlock_restrict_self", {1: 0}))
+    ready, turn, over = threading.Event(), threading.Event(), threading.Event()
+    def other():
+        prepare()
+        attempt("before", lambda: socket.socket(socket.AF_UNIX).close())
+        ready.set(), turn.wait()
+        attempt("in the other", lambda: socket.socket(socket.AF_UNIX).close())
+        over.set()
+    threading.Thread(target=other, name="the other one").start()
+    ready.wait()
+    try:
+        attempt("confine", lambda: confine(here).landlock_abi)
+    finally:
+        turn.set(), over.wait()
+"""
+TESTS = str(Path(__file__).parent.parent)
+
+
+def test_where_landlock_can_take_the_other_threads_along_the_filter_does_too(places: list[str]) -> None:
+    report = program([*places, TESTS], "    prepare = lambda: None\n" + TOGETHER)
+    assert report.differs({"before": None, "confine": None, "in the other": "EPERM"}) == {}
+
+
+def test_a_thread_that_the_filter_cannot_take_along_is_told(places: list[str]) -> None:
+    """It has a filter of its own."""
+    report = program([*places, TESTS], "    prepare = lambda: install(ALLOW_ALL)\n" + TOGETHER)
+    assert report.differs({"before": None, "confine": "EINVAL", "in the other": None}) == {}
+    assert "the other one" in report["confine"].value

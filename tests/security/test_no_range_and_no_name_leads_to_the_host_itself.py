@@ -4,15 +4,19 @@ is listed. No range that it lies in leads there, and no name, whichever of the h
 
 from __future__ import annotations
 
+import errno
 import socket
 import threading
 from contextlib import ExitStack
+from ipaddress import IPv6Address
 from typing import Any
 
 import pytest
+from pysandbox._native import lib
 
 from _support.nameserver import NameServer
 from _support.outside import LISTED, OTHER, SIX, outside
+from kernel.inject import ERRNO, answering, install
 from pysandbox import Cage, Runtime, SandboxCompileError
 from pysandbox.gate.dns.message import A
 
@@ -59,10 +63,15 @@ ATTACK = """
         say("tcp " + name, reaches(dial, name, socket.SOCK_STREAM))
 """
 ADDRESSES = (LISTED, OTHER, SIX)  # the second is one more of the first one's network
+NO_NETLINK = answering(ERRNO | errno.EMFILE, "socket", {0: socket.AF_NETLINK})
+ALL_THREADS = 1  # SECCOMP_FILTER_FLAG_TSYNC
 NAMES = {"one.example": LISTED, "two.example": OTHER}
 
 
-def said(allow: list[str], hosts: list[str], cage: bool, left: list[str] | None = None) -> dict[str, Any]:
+def said(
+    allow: list[str], hosts: list[str], cage: bool, left: list[str] | None = None, untold: bool = False
+) -> dict[str, Any]:
+    """`untold`: once the cage is open, the kernel does not tell its host any more which addresses are the host's."""
     with ExitStack() as stack:
         answers = {(name, A): [address] for name, address in NAMES.items()}
         server = stack.enter_context(NameServer(answers))
@@ -75,6 +84,9 @@ def said(allow: list[str], hosts: list[str], cage: bool, left: list[str] | None 
         opened = stack.enter_context(Cage(rules, runtime=runtime))
         if left is not None:
             opened.context.restrict_network(left)
+        if untold:
+            install(NO_NETLINK, ALL_THREADS)
+            assert lib.psb_is_own(IPv6Address(SIX).packed) == -errno.EMFILE
         report = in_cage(opened, argv)
         return {name: each.value for name, each in report.attempts.items()}
 
@@ -126,6 +138,17 @@ def test_no_name_leads_there() -> None:
 def test_a_range_that_is_cut_down_to_it_does_not_lead_there() -> None:
     heard = outside(said, ["203.0.113.0/24", "2001:db8::/32"], [], True, list(ADDRESSES))
     assert {name for name, reached in heard.items() if reached} == set()
+
+
+@pytest.mark.parametrize("allow", [["0.0.0.0/0", "::/0"], ["203.0.113.10/31", "2001:db8::10/127"]])
+def test_no_range_leads_there_when_the_kernel_does_not_say_whose_it_is(allow: list[str]) -> None:
+    heard = outside(said, allow, list(NAMES), True, None, True)
+    assert {name for name, reached in heard.items() if reached} == set()
+
+
+def test_what_is_listed_is_reached_all_the_same() -> None:
+    heard = outside(said, [LISTED, OTHER, SIX], [], True, None, True)
+    assert {name for name, reached in heard.items() if not reached} == set()
 
 
 INSIDE = ("127.0.0.1", "0.0.0.0", "::1", "::", "::ffff:127.0.0.1", "::127.0.0.1")
