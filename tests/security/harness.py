@@ -36,6 +36,7 @@ PATIENCE = 60.0  # seconds until an attack counts as hanging
 SLOWNESS = 30 if "PSB_GUEST" in os.environ else 1  # how much longer an emulated processor may take than a promise says
 PRELUDE = Path(__file__).with_name("attacks") / "prelude.py"
 YOUNG = {"fchmodat2": 452, "map_shadow_stack": 453, "open_tree_attr": 467}  # newer than Debian 12's headers
+SILENCE = "silence"  # of attacks/prelude.py: nobody answered, which is no refusal
 SAID = '{"try"'  # how a line of evidence begins; a terminal may have echoed something before it
 Expected = Mapping[str, str | Sequence[str | None] | None]  # an errno name, None for success, or several of these
 
@@ -75,6 +76,8 @@ class Report:
 
 def read_report(exit_code: int, stdout: str, stderr: str, result: pysandbox.Result | None = None) -> Report:
     said = [json.loads(line[line.index(SAID) :]) for line in stdout.splitlines() if SAID in line]
+    broke = [each["broke"] for each in said if "broke" in each]
+    assert not broke, f"the attack broke off, and shows nothing: {broke[0]}"
     attempts = {each["try"]: Attempt(each["try"], each["errno"], each["value"]) for each in said}
     return Report(attempts, exit_code, stderr, result)
 
@@ -121,7 +124,7 @@ def policy(isolation: str = "full", **options: Any) -> Policy:
     """A Policy for a test: str for Grant, and in landlock mode the only identity it has."""
     if isolation == "landlock":
         options.setdefault("run_as", "self")
-    return Policy(isolation=isolation, **options)
+    return Policy(isolation=isolation, **options)  # type: ignore[arg-type]  # two words of it
 
 
 def uncaged(argv: Sequence[str], *, env: Mapping[str, str] | None = None, cwd: str | Path | None = None,

@@ -77,7 +77,8 @@ def test_there_is_no_other_reach(work: Path) -> None:
 def attempt(what):
     try:
         what()
-    except OSError:
+    except OSError as error:
+        assert error.errno, error  # the kernel's
         return
     raise SystemExit(3)
 for path in ({str(work / "secret")!r}, {str(work.parent / "secret")!r}, {str(work / "docs")!r}, "/etc/shadow"):

@@ -14,7 +14,7 @@ from _support.internet import Host, Internet, places
 from .network import REFUSALS, Said, attack, control
 
 LISTED, UNKNOWN = "origin.example", "www.origin.example"
-NO_NAME = "[Errno -2] Name or service not known"
+NO_NAME = "EAI_NONAME"
 EVENT = "gatekeeper.unknown_host_contract"
 BLOCK = {"domain": LISTED, "methods": ["GET"], "ports": [443]}
 NAMES = {"LISTED": LISTED, "UNKNOWN": UNKNOWN, "ORIGIN": places.ORIGIN, "ECHO": places.ECHO}

@@ -2,6 +2,10 @@
 
 Runs inside the cage under `python3 -I -S`, so it may use the standard library only. `NR` (system call name to
 number) and the attack's own names are defined above this text.
+
+Only the kernel refuses: what counts is an errno of its own. An attack that never came so far (a path that is too long
+for Python, a name that cannot be encoded, a slip of the attack's) has shown nothing. It says so by a line that no test
+can read as evidence (`harness.read_report`).
 """
 
 # ruff: noqa: F821
@@ -11,16 +15,46 @@ import errno
 import json
 import os
 import signal  # noqa: F401  (for the attacks)
-import sys  # noqa: F401  (for the attacks)
+import sys
+import threading
+import traceback
 
 libc = ctypes.CDLL(None, use_errno=True)
 libc.syscall.restype = ctypes.c_long
+SILENCE = "silence"  # nobody answered for as long as the attack would wait: neither done nor refused
+
+
+def tell(**line):
+    os.write(1, json.dumps(line).encode() + b"\n")
+
+
+def broke_off(*error):
+    """An exception that nobody takes, in any thread and in any child: no test may pass."""
+    try:
+        tell(**{"try": "", "broke": "".join(traceback.format_exception(*error))})
+    except OSError:
+        pass
+    sys.__excepthook__(*error)
+
+
+sys.excepthook = broke_off
+threading.excepthook = lambda args: broke_off(*args[:3])
 
 
 def say(name, value=None, number=0):
     """One line of evidence. A number of 0 means that it worked."""
     known = errno.errorcode.get(number, str(number)) if number else None
-    os.write(1, json.dumps({"try": name, "errno": known, "value": value}).encode() + b"\n")
+    tell(**{"try": name, "errno": known, "value": value})
+
+
+def word_of(error):
+    """What the kernel said by this error: the name of its errno, or that nobody answered. Raises what it is given
+    where neither is so: Python or libc gave up before."""
+    if isinstance(error, TimeoutError) and error.errno is None:
+        return SILENCE
+    if error.errno not in errno.errorcode:
+        raise error
+    return errno.errorcode[error.errno]
 
 
 def call(name, *arguments):
@@ -39,11 +73,11 @@ def call(name, *arguments):
 
 
 def attempt(name, action, *arguments, **keywords):
-    """Try it and say how it went; only what JSON can hold is said as the value."""
+    """Try it and say how it went; only what JSON can hold is said as the value. Raises what no kernel said."""
     try:
         value = action(*arguments, **keywords)
     except OSError as error:
-        say(name, None, error.errno)
+        tell(**{"try": name, "errno": word_of(error), "value": None})
         return None
     if isinstance(value, bytes):
         say(name, value.decode("latin-1"))
