@@ -8,17 +8,23 @@ The names below are the public ones; each is imported when it is first used.
 
     policy/   what the user wants          probe/    what the host can do     compile/  both -> Plan (pure)
     launch/   Plan -> a waiting cage       live/     one running cage         records/  which cages there are
-    runtime/  what cages share             cage.py   START HERE               start.py  process.py  result.py
-    one_command.py  run and spawn          confinement.py  a process that confines itself
+    runtime/  what cages share             one_command.py  run and spawn
+    cage.py   START HERE: launcher.py is where its cages come from, open_cage.py the cage of a session, start.py the one
+              way to a running command; callback_options.py, files.py, misplaced.py   what else is said and asked of it
+    process.py  a running command: process_state.py, exchange.py; its end: result.py, result_text.py, exit_codes.py
+    confinement.py  a process that confines itself
     handlers/ one call -> its verdict (pure)   supervise/ calls decided at run time   gate/    the network's doors
     dlp/      credentials in what is sent  (pure)
-    audit/    what ran, kept and told      aio.py    the same for asyncio     shim.py  the shim of a detached cage
+    audit/    what ran, kept and told      aio.py, aio_exchange.py, aio_files.py   the same for asyncio
+    shim.py, detached.py   a cage that outlives its program
     cli/      the command line             setup/    AppArmor and SELinux     netfilter/ nf_tables, as bytes
     streams/  what flows in and out of a command   descriptors/ 0, 1, 2 and others, kept in order
     stages/   commands joined by pipes     pipeline/ functions called in a cage
     workspace/ what a copy-on-write cage wrote, until it is taken over or forgotten
     apps/     programs whose every effect is checked against a signed grant (document 004)
-    errors.py events.py denial.py note.py testing.py sha256.py   shapes/  dataclasses that cost nothing at the start
+    errors.py, cage_error.py, events.py, denial.py, note.py, keywords.py   what is told, and what calls take
+    testing.py  for tests of programs that use this    greenlets.py  gevent in the place of threads    sha256.py
+    shapes/   dataclasses that cost nothing at the start
 """
 
 from __future__ import annotations

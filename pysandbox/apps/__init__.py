@@ -6,7 +6,8 @@
     entrypoint.py  what of it is started, in a sentence      stopping.py  a run ended from outside
     opcodes.py   one row each              scope.py    operands in what was granted      handles.py numbers and owners
     dispatch.py  START HERE for the security argument: from an instruction to an effect, the one way
-    denials.py   the log                   kernel/     the wrappers: files, channels, windows, events
+    denials.py   the log                   page.py    app and log as a page of HTML
+    kernel/     the wrappers: files, channels, windows, events
     program.py, machine.py   the small machine         journal.py  what came in, and the run repeated from it
     port.py, process.py, client.py, wire.py   a process in a cage as an app: its port, its cage, what it imports
 

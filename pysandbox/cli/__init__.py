@@ -10,4 +10,5 @@ why_failed.py, after_failure.py, not_found.py, no_network.py, needs.py, in_manif
 apply.py   what was said, written into a file
 console.py, document.py, note_lines.py, monitoring.py, recipe_text.py, recipe_compare.py   what is printed
 ask.py, pick.py   what is asked of a person     trail.py   the audit trail
+stop_key.py       Ctrl-Z                        own_modules.py   a quick finder of our modules, for a first run
 """

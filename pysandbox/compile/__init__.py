@@ -12,4 +12,5 @@ only place that weakens, `absent` has what this version cannot carry out.
     network    network.py, doors.py, pools.py, routed.py, parent.py
     requests   trust.py, authorities.py, secrets.py, detectors.py, canaries.py
     notes.py   what a Plan says of itself       confine.py   the same for a process that confines itself
+    siblings.py   the second filter of a template's workers
 """

@@ -8,6 +8,9 @@ START HERE: `engine` scans bytes, and `registry` has the rows that it looks for.
     nominate.py    where a text has one of their literals
     engine.py      one scan: a queue of texts, each looked at and decoded further
     decode.py      from a text to the bytes that are encoded in it
+    libraries.py   what undoes brotli and zstd, where it is installed
+    begun.py       what may still become a find, from the expression of a detector
+    ending.py      whether a text may be cut where it ends
     text.py        from bytes to the texts in them
     passes.py      the passes of both that are made in C (csrc/host/scan)
     work.py        the budget that every scan has

@@ -26,7 +26,7 @@ from contextlib import ExitStack, contextmanager
 from pysandbox.compile import routed as rules
 from pysandbox.errors import SandboxNetworkError, UnsupportedError
 from pysandbox.events import NOTE, Event, Sink, ignore
-from pysandbox.gate.dns.transaction import refused, send
+from pysandbox.gate.transaction import refused, send
 from pysandbox.launch import netns
 from pysandbox.launch.owner import Owner, this_process
 from pysandbox.live.services import CageService

@@ -9,7 +9,7 @@ START HERE: `native`, which opens a cage, and `orders`, which speaks with its ca
     scratch.py   directories that cages share   placeholder.py   a file in place of one that is denied and absent
     confine.py   a ConfinementPlan onto this process
     netns.py     what is made in the network namespace of a cage
-    private.py, below.py, contents.py, located.py, removal.py   files of the host, among others who change them
+    private.py, own_lock.py, below.py, contents.py, located.py, removal.py   files of the host, which others may change
     ids.py, owner.py, proctext.py   names of cages; whose something is; text of /proc that a cage helps to write
     worker.py, forgotten.py   the background thread of a Runtime; what was collected before it was closed
 """

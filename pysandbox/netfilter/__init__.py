@@ -1,1 +1,2 @@
-"""What a network namespace is told, as bytes: routes, and rules of nf_tables. Builders; nothing here sends. Pure."""
+"""What a network namespace is told, as bytes: routes and the doors' rules (`netlink`), in the words of `nftables`.
+Builders; nothing here sends. Pure."""

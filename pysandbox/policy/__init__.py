@@ -9,7 +9,8 @@ START HERE: `model.Policy`, whose options are declared in `declared/` with the w
     recipe.py, search.py, resolve.py, compose.py, places.py   recipes
     shipped_list.py, shipped_tables.py, base_grants.py, bake.py   what is generated of those that are shipped
     manifest.py, manifest_file.py, trust.py, review.py   what comes with a project, and whether it was looked at
-    expand.py, paths_wanted.py, patterns.py, match.py, below.py, guarded.py   paths
+    expand.py, user_home.py, paths_wanted.py, patterns.py, match.py, below.py   paths
+    guarded.py, guarded_names.py, git_config.py, folding.py   names that the host obeys, however they are spelled
     found_by_name.py, toolchain/   what a command needs besides
     names.py, netallow.py, parent.py, way_out.py, left_out.py   the network
     explain.py, summary.py, effective_cage.py, other_words.py   a policy in words

@@ -8,6 +8,7 @@ the same, type checkers are told that it is the same, and the functions of `data
     tuples.py    NamedTuple
     words.py     Any, Literal, Protocol, ...: they say nothing at run time, where annotations are texts
     made.py      a method that is made when it is first looked up
+    pattern.py   a regular expression that is compiled when it is first used
 """
 
 from __future__ import annotations

@@ -8,6 +8,9 @@ plan.py    which are written, by which renames            stage.py     new files
 journal.py what will be done, on disk before it is        moves.py     one rename, made and unmade
 recovery.py  after a kill     undo.py  a commit taken back     bundle.py, store.py  workspaces on disk
 workspace.py  what users hold        ending.py   what becomes of it by itself, at the end of its cage
+denied.py  what the policy denies in the tree       commit_lock.py  one commit at a time to one directory
+run_by_others.py, links.py, path_sets.py, folds.py   what marks and refusals ask: who runs it, where it leads,
+           whether a name is among many, or another in other letters
 apart.py   what a cage that runs, or has ended, wrote: its Upper, which is a layer (overlay.py) or a copy (snapshot.py),
            and what both have in common (held.py)
 """

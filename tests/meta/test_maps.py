@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from _support.tree import PACKAGE, REPOSITORY, installed, modules, pages
+from pysandbox.cli.main import COMMANDS
 
 ARCHITECTURE = REPOSITORY / "docs" / "architecture.md"
 FULL_PATH = re.compile(r"(?<![\w/.<{*-])((?:csrc|pysandbox|tests|docs|tools|bench)/[\w/-]+\.(?:py|c|h|md|def|toml))\b")
@@ -112,6 +113,19 @@ def test_a_package_names_no_file_that_is_gone(package: Path) -> None:
     dotted = (each for each in SPAN.findall(text) if re.fullmatch(r"[a-z_0-9]+\.[A-Za-z_]\w*", each))
     gone += [each for each in dotted if not is_defined(package, *each.split("."))]
     assert not gone
+
+
+@pytest.mark.parametrize("package", packages(), ids=name)
+def test_the_map_of_a_package_names_each_module_of_it(package: Path) -> None:
+    """By its name alone. Commands are in `cli.main.COMMANDS`; a generated table says itself what it is."""
+    said = {*re.findall(r"\w+", document(package / "__init__.py"))}
+    there = {path.stem for path in package.glob("*.py") if not path.name.startswith("__") and not is_generated(path)}
+    there |= {path.parent.name for path in package.glob("*/__init__.py")}
+    assert not sorted(there - said - (COMMANDS.keys() if package.name == "cli" else set()))
+
+
+def is_generated(path: Path) -> bool:
+    return "Written by tools/" in document(path)
 
 
 def is_defined(package: Path, module: str, symbol: str) -> bool:

@@ -33,7 +33,7 @@ KNOWN = {
     ("inspection/sides.py", "read", "recv"): "in the inspector: a few for each event",
     ("inspection/sides.py", "_receive", "recv"): "in the inspector: one for each event",
     ("tcp/parent.py", "_head", "recv"): "the parent's; waits before each, 16 KiB in all",
-    ("dns/transaction.py", "_verdicts", "recv"): "the kernel's, in the thread that opens a cage",
+    ("transaction.py", "_verdicts", "recv"): "the kernel's, in the thread that opens a cage",
 }
 
 

@@ -8,9 +8,10 @@ sent is scanned for credentials, `scanning` looks at each request before it leav
 its body, which `held_body` keeps until then. Nothing here is imported by the host program but `channel`.
 
     judge.py, terms.py, passing.py   what a contract says of a request, and how its body goes on
+    asking.py                      questions to the callback of the host program
     mirror.py                      which version of HTTP both sides speak
     secrets.py, spellings.py       placeholders into values        leak.py   what the conversation knows of scanning
-    serving.py, roots.py           the process around it, and the certificates that it trusts
+    serving.py, roots.py, revoked.py   the process around it; the certificates that it trusts, and those taken back
     codings.py, holding.py, room.py, in_flight.py, record_meter.py   bodies: decoded, held back, and how much at once
     scanned_messages.py, grpc_messages.py   messages of a WebSocket, and of gRPC        http2/   HTTP/2
 """

@@ -1,1 +1,1 @@
-"""Datagrams: granted flows are relayed, all others are recorded."""
+"""Datagrams: granted flows are relayed (`forwarders`, `relay`), all others are recorded (`lost`)."""
