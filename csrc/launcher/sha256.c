@@ -6,6 +6,14 @@
 
 #include "sha256_blocks.h"
 
+#define SHA256_BLOCK 64
+
+struct sha256 {
+    uint32_t state[8];
+    uint64_t size;
+    uint8_t block[SHA256_BLOCK];
+};
+
 const uint32_t sha256_constants[64] = {
     0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
     0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
@@ -80,7 +88,7 @@ static void take_blocks(uint32_t *state, const uint8_t *blocks, size_t count) {
     for (; count; count--, blocks += SHA256_BLOCK) take_block(state, blocks);
 }
 
-void sha256_begin(struct sha256 *hash) {
+static void sha256_begin(struct sha256 *hash) {
     static const uint32_t start[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
                                       0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
     memcpy(hash->state, start, sizeof start);
@@ -88,7 +96,7 @@ void sha256_begin(struct sha256 *hash) {
     hash->size = 0;
 }
 
-void sha256_add(struct sha256 *hash, const void *bytes, size_t size) {
+static void sha256_add(struct sha256 *hash, const void *bytes, size_t size) {
     const uint8_t *at = bytes;
     while (size) {
         const size_t held = hash->size % SHA256_BLOCK, room = SHA256_BLOCK - held;
@@ -105,7 +113,7 @@ void sha256_add(struct sha256 *hash, const void *bytes, size_t size) {
     }
 }
 
-void sha256_end(struct sha256 *hash, uint8_t *digest) {
+static void sha256_end(struct sha256 *hash, uint8_t *digest) {
     const uint64_t bits = hash->size * 8;
     const uint8_t first = 0x80, zero = 0;
     uint8_t length[8];

@@ -6,17 +6,7 @@
 #include <stdint.h>
 
 #define SHA256_SIZE 32
-#define SHA256_BLOCK 64
 
-struct sha256 {
-    uint32_t state[8];
-    uint64_t size;
-    uint8_t block[SHA256_BLOCK];
-};
-
-void sha256_begin(struct sha256 *hash);
-void sha256_add(struct sha256 *hash, const void *bytes, size_t size);
-void sha256_end(struct sha256 *hash, uint8_t *digest);
 void sha256_of(const void *bytes, size_t size, uint8_t *digest);
 
 void hmac_sha256(const uint8_t *key, size_t key_size, const void *bytes, size_t size, uint8_t *digest);

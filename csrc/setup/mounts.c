@@ -103,8 +103,8 @@ static int is_constant(const char *path) {
     return 0;
 }
 
-/* What was the right inode and lost its name before the mount cannot be mounted: ENOENT. It was replaced, then. */
-int blame_source(const struct psb_mount *mount, long source, struct psb_error *error) {
+/* What was the right inode and lost its name before the mount cannot be mounted: ENOENT. It was replaced, then. -1. */
+static int blame_source(const struct psb_mount *mount, long source, struct psb_error *error) {
     if (error->step != PSB_STEP_BIND || error->number != ENOENT || !is_unlinked(source)) return -1;
     return fail(error, PSB_STEP_SOURCE_CHANGED, -ESTALE, mount->source);
 }

@@ -18,8 +18,6 @@ int join_path(struct path *path, const char *staging, const char *inside);
 void fd_path(char *text, long fd);
 /* The source, reached without any symlink and still what was looked at. */
 int open_source(const struct psb_mount *mount, const char *path, struct object *source, struct psb_error *error);
-/* What was the right inode and lost its name before the mount is told as replaced. -1. */
-int blame_source(const struct psb_mount *mount, long source, struct psb_error *error);
 /* Mounts `type` or binds `source` at the step's target, then applies the step's attributes. */
 int mount_at(const struct psb_mount *mount, const char *staging, const char *source, const char *type,
              unsigned long flags, int directory, enum psb_step step, struct psb_error *error);

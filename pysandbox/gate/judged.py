@@ -90,13 +90,13 @@ class JudgedTargets:
     def count(self) -> None:
         """Has the ledger count what was let through since this was done last."""
         if self.most:
-            self._ledger.count_allowed("tcp", self._ask(lib.psb_dial_allowed, self._cage))
+            self._ledger.count_allowed_tcp(self._ask(lib.psb_dial_allowed, self._cage))
 
     def leave(self) -> None:
         """Cuts everything, and counts it; the cage has no table there until it is admitted again. Idempotent."""
         if self.most:
             most, self.most = self.most, 0
-            self._ledger.count_allowed("tcp", self._ask(lib.psb_dial_leave, self._cage))
+            self._ledger.count_allowed_tcp(self._ask(lib.psb_dial_leave, self._cage))
             self._descriptors.give(most * EACH)
 
 

@@ -85,10 +85,10 @@ class Ledger:
         """Whether nobody hears of what is let through."""
         return self._sink in (ignored, said_elsewhere)
 
-    def count_allowed(self, kind: str, count: int) -> None:
-        """Counts what was let through elsewhere, where nobody hears of it."""
+    def count_allowed_tcp(self, count: int) -> None:
+        """Counts connections that were let through elsewhere, where nobody hears of them."""
         if count:
-            self._count(ALLOWED[kind], count)
+            self._count(ALLOWED["tcp"], count)
 
     def denials(self) -> tuple[Denial, ...]:
         """Each different refusal, with how often it happened."""

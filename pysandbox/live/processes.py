@@ -144,10 +144,6 @@ def family_of(tid: int) -> tuple[int, int]:
     return tid, 0
 
 
-def group_of(tid: int) -> int:
-    return family_of(tid)[0]
-
-
 def command_line(pid: int) -> tuple[str, ...]:
     """What a process was started with, as it shows it; empty when it cannot be told."""
     with suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:

@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from pysandbox.policy.option import Grant, RecipeMeta
 
 _HERE = os.path.dirname(__file__)
-_OPTION = "from pysandbox.policy.option import "
 _HEAD = '''"""Generated from {source} by `python -m pysandbox.policy.bake`."""
 
 from __future__ import annotations

@@ -151,9 +151,9 @@ def _hides_some_of(policy: Policy, cwd: str) -> bool:
     return any(not grant.path.startswith("/") or covers(cwd, grant.path) for grant in (*policy.deny, *policy.mask))
 
 
-def stat_all(paths: Iterable[str], *, cwd: str, home: str, kept: Sequence[ProtectedDirectory] = ()) -> PathFacts:
+def stat_all(paths: Iterable[str], *, cwd: str, home: str) -> PathFacts:
     """What the given absolute paths are, whoever asks for them."""
-    return _look(paths, cwd, home, kept, {})
+    return _look(paths, cwd, home, (), {})
 
 
 def _look(

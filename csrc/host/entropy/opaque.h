@@ -14,12 +14,6 @@ enum {
     PSB_MOST_OPAQUE = 1024, /* of one call */
 };
 
-enum {
-    PSB_OF_RUN,
-    PSB_OF_HEX,
-    PSB_OF_BYTES
-};
-
 /* `least`: the bits a symbol has to have, by alphabet and length; `weight`: n log2 n; `share`: how much of
  * what an alphabet gives counts as opaque. */
 struct psb_entropy {

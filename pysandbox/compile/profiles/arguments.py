@@ -167,9 +167,9 @@ def own_thread(number: int) -> When:
     return When(number, INT, (0,), ALLOW, MILD)
 
 
-def own_threads(which: int, number: int, kinds: tuple[int, ...]) -> When:
-    """`which` is a process or a group, not all that a user has."""
-    return When(which, INT, kinds, own_thread(number), MILD)
+def own_threads(kinds: tuple[int, ...]) -> When:
+    """The first argument says that the second is of a process or of a group, not all that a user has."""
+    return When(0, INT, kinds, own_thread(1), MILD)
 
 
 # What an ioctl does to a file or in a directory that is open for reading: flags and project of chattr(1), seals
@@ -190,8 +190,8 @@ def no_attributes(otherwise: Decision) -> Decision:
 
 
 BY_NUMBER: Mapping[str, Decision] = {  # held to the caller's own thread
-    "setpriority": own_threads(0, 1, (0, 1)),  # PRIO_PROCESS, PRIO_PGRP
-    "ioprio_set": own_threads(0, 1, (1, 2)),  # IOPRIO_WHO_PROCESS, IOPRIO_WHO_PGRP
+    "setpriority": own_threads((0, 1)),  # PRIO_PROCESS, PRIO_PGRP
+    "ioprio_set": own_threads((1, 2)),  # IOPRIO_WHO_PROCESS, IOPRIO_WHO_PGRP
     "sched_setaffinity": own_thread(0),
     "sched_setscheduler": own_thread(0),
     "sched_setparam": own_thread(0),

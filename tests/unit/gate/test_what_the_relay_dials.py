@@ -53,9 +53,9 @@ class RelayedCage:
     """Its targets at such a relay. `room`: descriptors of all cages."""
 
     def __init__(self, *, room: int = ROOMY) -> None:
-        self.relay, self.free, self.counted = ToldRelay(), ROOMY, list[tuple[str, int]]()
+        self.relay, self.free, self.counted = ToldRelay(), ROOMY, list[int]()
         share: Any = SimpleNamespace(all=room, take=self.take, give=self.give)
-        ledger: Any = SimpleNamespace(count_allowed=lambda kind, count: self.counted.append((kind, count)))
+        ledger: Any = SimpleNamespace(count_allowed_tcp=self.counted.append)
         anything: Any = self.relay
         self.targets = JudgedTargets(anything, CAGE, share, ledger)
 
@@ -123,7 +123,7 @@ def test_what_is_dialled_there_is_listed_counted_and_cut() -> None:
     cage.targets.count()
     cage.targets.cut(5)
     assert cage.relay.asked[1:] == [("list", CAGE, MOST_DIALLED), ("allowed", CAGE), ("cut", 5)]
-    assert cage.counted == [("tcp", 3)]
+    assert cage.counted == [3]
 
 
 def test_whoever_leaves_gives_all_of_it_back_once() -> None:
@@ -134,5 +134,5 @@ def test_whoever_leaves_gives_all_of_it_back_once() -> None:
     cage.relay.answers["leave"] = 2
     cage.targets.leave()
     cage.targets.leave()
-    assert cage.relay.asked[1:] == [("leave", CAGE)] and cage.counted == [("tcp", 2)] and cage.free == ROOMY
+    assert cage.relay.asked[1:] == [("leave", CAGE)] and cage.counted == [2] and cage.free == ROOMY
     assert cage.targets.admit()
