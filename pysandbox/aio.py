@@ -362,7 +362,7 @@ class AsyncCage:
 
 
 async def _surely(call: Callable[[], T]) -> T:
-    """It is done whatever becomes of the task: a future of the executor that is cancelled would not even begin."""
+    """Calls it, whatever becomes of the task: a future of the executor that is cancelled would not even begin."""
     return await asyncio.shield(in_background(call))
 
 

@@ -87,7 +87,8 @@ async def _tell(reader: OutputReader, listener: LineListener, over: asyncio.Futu
 
 
 async def _readable(fd: int, over: asyncio.Future[None]) -> None:
-    """Or over. Whoever cancels this takes the descriptor from the loop: later its number may be another's."""
+    """Waits until it can be read, or `over` is done. Whoever cancels this takes the descriptor from the loop: later its
+    number may be another's."""
     loop = asyncio.get_running_loop()
     ready: asyncio.Future[None] = loop.create_future()
 

@@ -138,7 +138,7 @@ class Detached:
         orphans.remove_spool(self.id)
 
     def _kill_shim(self) -> None:
-        """It does not answer: its cage is ended without it."""
+        """Ends the cage of a shim that does not answer, without it."""
         for each in orphans.find_orphans():
             if each.id == self.id and each.kind == "detached":
                 orphans.remove(each)
@@ -158,7 +158,7 @@ class Detached:
         return -signals.SIGKILL if outcome is None else int(outcome["returncode"])
 
     def _shim_ends(self) -> bool:
-        """Its socket closes a moment before it is gone."""
+        """Whether the shim ends: its socket closes a moment before it is gone."""
         record = self._record()
         pidfd = processes.pin(record.host) if record is not None else None
         if pidfd is None:

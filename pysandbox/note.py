@@ -58,7 +58,7 @@ def rank_of(note: Note) -> Rank:
 
 
 def weaker(notes: Iterable[Note]) -> tuple[Note, ...]:
-    """Those that say less than the policy asks, the widest first."""
+    """The notes by which a cage is weaker than the policy asks, the widest first."""
     found = [note for note in notes if rank_of(note) != NO_LOSS]
     return tuple(sorted(found, key=lambda note: ORDER.index(note.event) if note.event in RANKS else len(ORDER)))
 
@@ -69,13 +69,13 @@ def weaker_sentences(notes: Iterable[Note]) -> tuple[str, ...]:
 
 
 def worth_saying(notes: Iterable[Note]) -> tuple[Note, ...]:
-    """Those that whoever starts a command is to read, each once; of the gaps of Landlock alone that there are some."""
+    """What whoever starts a command is to read, each once; of the gaps of Landlock alone that there are some."""
     said = (note for note in weaker(notes) if rank_of(note) == SAID)
     return tuple(dict.fromkeys(SOME_GAPS if note.event == events.ISOLATION_GAP.name else note for note in said))
 
 
 def last_words(notes: Iterable[Note]) -> tuple[Note, ...]:
-    """Those that only the end of the command has brought; what --monitor did not see is said by itself."""
+    """The notes that only the end of the command has brought; what --monitor did not see is said by itself."""
     return tuple(note for note in weaker(notes) if rank_of(note) == AT_THE_END and note.event != events.MONITOR.name)
 
 

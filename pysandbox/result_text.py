@@ -76,7 +76,7 @@ def told(result: Outcome) -> str:
 
 
 def _said(result: Outcome) -> tuple[Note, ...]:
-    """Those of its notes that are said without being asked for; an ordinary directory has others."""
+    """The notes of a result that are said without being asked for; an ordinary directory has others."""
     if not result.notes:
         return ()
     from pysandbox.note import last_words, worth_saying

@@ -43,7 +43,7 @@ class DeniedInstruction(NamedTuple):
 
     @classmethod
     def parse_log(cls, text: bytes) -> list[DeniedInstruction]:
-        """Those of `DenialLog.text`. Raises AppError for what is no such log."""
+        """The instructions that a `DenialLog.text` tells. Raises AppError for what is no such log."""
         try:
             found = [cls.parse(line) for line in text.split(b"\n") if line]
             if all(list(map(type, each)) == _TYPES for each in found):

@@ -69,7 +69,7 @@ class AppGrant:
 
     @property
     def capabilities(self) -> tuple[str, ...]:
-        """Those that dispatch asks for."""
+        """The capabilities that dispatch asks for."""
         return tuple(each for each in self.granted if not is_plugin_word(each))
 
     @property

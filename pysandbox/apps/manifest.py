@@ -62,7 +62,7 @@ class AppManifest:
 
     @property
     def capabilities(self) -> tuple[str, ...]:
-        """Those of document 004."""
+        """The capabilities of document 004."""
         return tuple(each for each in self.requested if not is_plugin_word(each))
 
     @property
@@ -225,5 +225,5 @@ class _Reader:
 
 
 def read_scopes(given: Mapping[str, Any], file: str) -> Scopes:
-    """Those of a table as a manifest has it. Raises PolicyError."""
+    """The scopes of a table as a manifest has it. Raises PolicyError."""
     return _Reader(file).scopes(given)

@@ -59,7 +59,7 @@ def _command(name: str, line: str, parser: Parser) -> Subcommand:
 
 
 def _with_actions(name: str, line: str, parsers: Mapping[str, Parser]) -> Subcommand:
-    """Its flags are those of all actions, each once; which action takes which, only the reference tells."""
+    """A command with actions has the flags of all of them, each once; which action takes which, the reference tells."""
     actions = tuple(_command(f"{name} {each}", parser.description or "", parser) for each, parser in parsers.items())
     flags = {flag.names: flag for action in actions for flag in action.flags}
     usage = f"pysandbox {name} ACTION ..."

@@ -46,7 +46,7 @@ class Parser(argparse.ArgumentParser):
         self.takes_command = False  # after the first `--`, whatever it looks like
 
     def declared(self) -> list[argparse.Action]:
-        """Its flags and arguments, in the order in which they were added."""
+        """The flags and arguments, in the order in which they were added."""
         return self._actions
 
     def error(self, message: str) -> NoReturn:

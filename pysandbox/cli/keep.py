@@ -303,8 +303,8 @@ def _variables(asked: ResolvedRequest) -> set[str]:
 
 
 def _kept_directories() -> Iterator[str]:
-    """Those that no cage reaches once they exist (`Runtime`): of the audit trail that is written, of everyone's, and of
-    the records of live cages."""
+    """The directories that no cage reaches once they exist (`Runtime`): of the audit trail in use, of everyone's, and
+    of the records of live cages."""
     yield audit_directory()
     yield private_directory()
     yield os.path.dirname(private_directory())

@@ -68,7 +68,7 @@ def defaults(*, pty: bool) -> dict[str, Any]:
 
 
 def _check_project(resolved: Resolved, cwd: str) -> None:
-    """That the directory is granted is our default, made for a project. Where it holds the home directory, whoever
+    """The directory is granted by our default, made for a project. Where it holds the home directory, whoever
     means all of it, keys and tokens included, has to say so."""
     if resolved.policy.workdir == "none" or not resolved.policy.caged:
         return
@@ -89,7 +89,7 @@ def _check_project(resolved: Resolved, cwd: str) -> None:
 
 
 def _kept_apart(policy: Policy, resolved: Resolved, cwd: str) -> Policy:
-    """That the working directory is written is our default, and no more: in a copy-on-write directory it is kept apart
+    """The working directory is written by our default, and no more: in a copy-on-write directory it is kept apart
     as all there is (`--cow .`)."""
     if not policy.cow or policy.workdir != "write" or any("workdir" in layer.given for layer in resolved.layers):
         return policy

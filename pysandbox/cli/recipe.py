@@ -82,7 +82,7 @@ def _list(namespace: Namespace) -> int:
 
 
 def _readable(search: Search, problems: list[PolicyError]) -> Iterator[Layer]:
-    """Those that can be read; one that cannot is told, and hides no other."""
+    """The layers that can be read; one that cannot is told, and hides no other."""
     for name, path in search.available(problems):
         if name == "default":
             continue

@@ -275,7 +275,8 @@ def _own_tmpfs(path: str, size: str, is_executable: bool) -> MountStep:
 
 
 def _scratch(policy: Policy, size: str, view: View) -> Iterator[MountStep]:
-    """That of a session; or one of its own, if what the cage writes there may be executed: the root is noexec."""
+    """The /scratch of a session; or one of the cage's own, if what the cage writes there may be executed: the root is
+    noexec."""
     is_executable = "/scratch" in own_places(policy, view.programs)
     if policy.state == "scratch":
         yield MountStep(MountKind.BIND, "/scratch", SCRATCH)

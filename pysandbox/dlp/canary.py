@@ -54,7 +54,7 @@ def _new_value(canary: Canary) -> str:
 
 
 def given(env: Mapping[str, str]) -> dict[str, str]:
-    """Those of pysandbox's own names that are among these variables: in a cage, what it was given."""
+    """The variables by pysandbox's own names among these: in a cage, the false credentials that it was given."""
     return {
         name: env[name] for name, canary in OF_VARIABLES.items()
         if name.startswith(OURS) and re.fullmatch(f"{canary.prefix}[{canary.alphabet}]{{{canary.letters}}}",
@@ -63,7 +63,8 @@ def given(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def besides(env: Iterable[str], said: Mapping[str, str]) -> dict[str, str]:
-    """Those that a command may have beside its variables: no key of AWS where there is anything else of AWS."""
+    """The false credentials that a command may have beside its variables: no key of AWS where there is anything else of
+    AWS."""
     has_aws = any(each.startswith(AWS) and each != BUNDLE for each in env)
     return {name: value for name, value in said.items() if not (has_aws and name.startswith(AWS))}
 

@@ -107,8 +107,8 @@ def inflated(
 
 
 def _of_zlib(said: memoryview, charge: Callable[[int], object]) -> tuple[list[bytes], bool]:
-    """And whether it goes on beyond its end. It is fed in pieces: zlib copies what it leaves of its input, and a blob
-    may have a hundred thousand members."""
+    """What was packed, and whether it goes on beyond its end. zlib is fed in pieces: it copies what it leaves of its
+    input, and a blob may have a hundred thousand members."""
     stream, pieces = zlib.decompressobj(47), []
     try:
         for begin in range(0, len(said), PIECE):

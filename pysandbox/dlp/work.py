@@ -7,7 +7,7 @@ TIMES, MORE = 4, 1 << 20  # bytes of decoded text: so many times what is scanned
 
 
 class Undecodable(Exception):
-    """It cannot be looked at as a whole; says why."""
+    """What cannot be looked at as a whole; says why."""
 
 
 class Work:

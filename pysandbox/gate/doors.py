@@ -34,7 +34,7 @@ class DoorsReader(Protocol[Session]):
         """Returns when it has told all that has arrived until now."""
 
     def tell_rules(self, session: Session) -> None:
-        """Its rules have become narrower."""
+        """The rules of the session have become narrower."""
 
 
 class WaitingDoors(Protocol[Session]):
@@ -115,13 +115,13 @@ class RepeatWords(Protocol):
     """What was said at a door, and is known when it is said again (reading/repeats.py)."""
 
     def learn(self, what: Repeat, said: bytes, answer: bytes) -> bool:
-        """It is answered by that; False where it cannot be kept."""
+        """From now on `said` is answered by `answer`; False where it cannot be kept."""
 
     def learn_offer(self, what: Repeat, said: bytes, asked: DialTarget, answer: bytes) -> None:
-        """It asks for that, and is answered when it is there."""
+        """From now on `said` asks for `asked`, and gets `answer` when that is connected."""
 
     def forget(self, said: bytes | None = None) -> None:
-        """It is read anew; all is without `said`."""
+        """From now on `said` is read anew; without it, all is."""
 
     def make_up(self) -> None:
         """For one that was handed back there is room for another."""

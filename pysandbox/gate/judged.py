@@ -73,7 +73,7 @@ class JudgedTargets:
             self._ask(lib.psb_dial_forget, self._cage, said or ffi.NULL, len(said))
 
     def connections(self) -> list[DialledTarget]:
-        """Those that are not cut."""
+        """The connections that are not cut."""
         if not self.most:
             return []
         found = ffi.new("struct psb_dialled[]", self.most)

@@ -17,7 +17,7 @@ Record: TypeAlias = Callable[[socket.socket], None]  # of what has arrived at on
 
 
 class Monitors:
-    """Those of one cage. Belongs to the gatekeeper's loop, but for `catch_up`."""
+    """The monitors of one cage. Belongs to the gatekeeper's loop, but for `catch_up`."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop

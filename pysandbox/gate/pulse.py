@@ -51,7 +51,7 @@ class Pulse:
         return self.asked
 
     def answered(self, number: int) -> None:
-        """It has answered up to this number."""
+        """The process has answered up to this number."""
         if self.replied < number <= self.asked:
             self.replied, self._rounds = number, 0
 

@@ -47,8 +47,8 @@ class QuietDoors:
         return len(self._sessions)
 
     def add(self, session: CageSession, doors: Doors) -> None:
-        """They are watched from now on, and stay their session's to close. Any thread. Raises OSError: some are watched
-        then, until they are taken."""
+        """The doors are watched from now on, and their session closes them. Any thread. Raises OSError: some are
+        watched then, until they are taken."""
         fds = [door.fileno() for door in doors.values()]
         with self._lock:
             if self._epoll.closed:

@@ -90,7 +90,7 @@ class DoorReader:
             await asyncio.wait({over}, timeout=SHUT_PATIENCE if self._is_there else START_PATIENCE)
 
     def introduce(self, session: CageSession) -> None:
-        """It knows the cage from now on. Raises OSError, ValueError."""
+        """Tells the process of a cage. Raises OSError, ValueError."""
         self.begin()
         if self._requests.introduce(session):
             session.reader = self
@@ -103,12 +103,13 @@ class DoorReader:
                 raise
 
     def tell_rules(self, session: CageSession) -> None:
-        """Its rules have become narrower. Any thread; nothing that leaves depends on it."""
+        """The rules of a cage have become narrower. Any thread; nothing that leaves depends on the process's knowing
+        it."""
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(lambda: self.say(Verb.RULES, session.number, pickle.dumps(session.rules)))
 
     def _lose_door(self, number: int, code: int, why: str) -> None:
-        """It never had it: whoever has the door is told, and so is what runs in the cage."""
+        """The process never got the door: whoever has it is told, and so is what runs in the cage."""
         session, over = self._doors.get(number, (None, None))
         if session is not None and over is not None and not over.done():
             over.set_exception(OSError(code, why))
@@ -116,7 +117,7 @@ class DoorReader:
                 session.ledger.cut_off(why, is_one_door=True)
 
     def shut(self, number: int) -> None:
-        """It serves a door no longer."""
+        """The process serves a door no longer."""
         known = self._doors.get(number)
         if known is not None and not known[1].done():
             known[1].set_result(None)
@@ -222,7 +223,7 @@ class DoorReader:
                 over.set_result(None)
 
     def fail(self, why: str) -> None:
-        """It has ended, or is to."""
+        """The process has ended, or is to."""
         if self._channel is not None:
             served = {session for session, _ in self._doors.values() if not session.ended}
             words = self.process.words.said() if self.process is not None else ""

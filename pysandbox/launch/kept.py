@@ -113,7 +113,7 @@ class KeptFile:
 
 
 def signature_size() -> int:
-    """It is the first thing in the file."""
+    """Bytes of the signature, with which the file begins."""
     return len(ffi.new("struct psb_kept *").signature)
 
 

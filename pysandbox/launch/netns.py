@@ -82,5 +82,5 @@ def open_doors(pidfd: int, net: NetPlan) -> dict[tuple[str, str], int]:
 
 
 def doors_inside(net: NetPlan) -> list[Door]:
-    """Those that are sockets in the cage's namespace."""
+    """The doors that are sockets in the cage's namespace."""
     return [door for door in net.doors if door.protocol != "handed"]

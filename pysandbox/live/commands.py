@@ -80,7 +80,7 @@ class Commands:
             return next(iter(self._open)) if len(self._open) == 1 else None
 
     def running(self) -> tuple[int, ...]:
-        """Those that may have processes still."""
+        """The commands that may have processes still."""
         with self._lock:
             return tuple(self._open)
 

@@ -56,7 +56,7 @@ class Copy(NamedTuple):
 
 
 class TreeCopies(CageService):
-    """Those of one cage. Raises StartError; nothing is left behind then but what `layers` removes."""
+    """The copies of one cage. Raises StartError; nothing is left behind then but what `layers` removes."""
 
     def __init__(self, layers: DiskLayers, plan: CopyPlan) -> None:
         self._copies: list[Copy] = []

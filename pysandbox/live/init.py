@@ -244,7 +244,7 @@ class CageInit:
             return taken
 
     def take_uppers(self) -> OpenedUppers | None:
-        """Those of its copy-on-write trees, from now on the caller's to close; None where it has none."""
+        """The descriptors of its copy-on-write trees, from now on the caller's to close; None where it has none."""
         with self._lock:
             taken, self.uppers = self.uppers, None
             return taken

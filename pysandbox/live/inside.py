@@ -9,7 +9,7 @@ from pysandbox.launch import native
 
 
 def open_inside(init_pid: int, paths: Iterable[str], flags: int) -> Iterator[int]:
-    """These directories of a cage, one by one. Raises OSError."""
+    """Opens directories of a cage, one by one. Raises OSError."""
     root = os.open(f"/proc/{init_pid}/root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         for path in paths:

@@ -45,7 +45,7 @@ FOUGHT = KillReason(
 
 
 def unwatched(error: BaseException) -> KillReason:
-    """Its limits cannot be seen to be kept."""
+    """Nobody can see whether the cage keeps its limits."""
     return KillReason(
         "cancelled", "watchdog", f"the watchdog cannot see the cage's limits kept: {type(error).__name__}: {error}"
     )

@@ -49,7 +49,7 @@ def directory() -> str:
 
 
 class DiskLayers(CageService):
-    """Those of one cage, held by the cage and by each `hold`; gone with the last `let_go`. `most`: the bytes that may
+    """The layers of one cage, held by it and by each `hold`; gone with the last `let_go`. `most`: the bytes that may
     be written to them; `trees`: the copy-on-write directories; `overlaid`: they are layers over these, and no copies.
     Raises StartError."""
 

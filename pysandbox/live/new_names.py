@@ -13,7 +13,7 @@ class NewNames:
         self._lock = allocate_lock()
 
     def not_told(self, names: tuple[str, ...]) -> tuple[str, ...]:
-        """Those that are new since it was asked last."""
+        """The names that are new since this was asked last."""
         if not names:
             return ()
         with self._lock:

@@ -61,7 +61,8 @@ def _definitions(module: ModuleType) -> dict[str, ast.AST]:
 
 
 def definition_of(found: object) -> tuple[ModuleType, ast.AST] | None:
-    """That of a function or class of one's own, of what a decorator has made of one, or of an object's class."""
+    """The definition of a function or class of one's own, of what a decorator has made of one, or of an object's
+    class."""
     kind = found if isinstance(found, FunctionType | type | CACHED) else type(found)
     module = sys.modules.get(str(getattr(kind, "__module__", "")))
     if module is None or not is_ones_own(module):
@@ -251,7 +252,7 @@ class _Acting(ast.NodeVisitor):
     # ---- which objects these are ------------------------------------------------------------------------------------
 
     def _along(self, node: ast.expr) -> list[object]:
-        """Those of `a`, `a.b`, and `a.b.c` in `a.b.c["x"]`, as far as they can be known without asking them."""
+        """The objects of `a`, `a.b`, and `a.b.c` in `a.b.c["x"]`, as far as they can be known without asking them."""
         names, innermost = list[str](), node
         while isinstance(node, ast.Attribute | ast.Subscript | ast.Call):
             innermost = node

@@ -56,7 +56,7 @@ def declared(*annotations: object) -> Shapes:
 
 
 def returned_by(function: object) -> object:
-    """Its return annotation; None where it has none that can be read. Those of its parameters may name what only a type
+    """A function's return annotation; None where none can be read. Those of its parameters may name what only a type
     checker sees."""
     from types import SimpleNamespace
 

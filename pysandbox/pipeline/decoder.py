@@ -103,7 +103,7 @@ class _ValueReader:
         return [self.value(depth + 1) for _ in range(count)]
 
     def portions(self, keys: list[Any]) -> Iterator[slice]:
-        """Those that are put into their container next. Raises BadAnswer for what cannot be keys, or takes too long,
+        """The keys that are put into their container next. Raises BadAnswer for what can be none, or takes too long,
         since they are made to collide: by their hashes, or further on."""
         chosen, count = sum(1 for each in keys if not has_own_hash(each)), len(keys)
         self.chosen -= chosen

@@ -51,7 +51,7 @@ class DrivenCalls:
                 yield exchange, outcome
 
     def remove(self, exchange: CallExchange) -> None:
-        """It is over, or is to be ended by whoever asks."""
+        """Drives a call no more: it is over, or whoever asks ends it."""
         self._forget(self._watched.pop(exchange))
 
     def close(self) -> None:

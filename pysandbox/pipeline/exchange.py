@@ -49,7 +49,7 @@ class CallWorker(Protocol):
         """What goes to it with its call."""
 
     def has_begun(self) -> None:
-        """Its call is sent: what can be done beside that is done now."""
+        """The call is sent: what can be done beside that is done now."""
 
     def read_output(self) -> bool:
         """Whether more may come."""
@@ -57,7 +57,7 @@ class CallWorker(Protocol):
     def printed(self) -> bytes: ...
 
     def finish(self) -> None:
-        """It has answered: ends it, so that nothing of it changes any more."""
+        """Ends whoever has answered, so that nothing of the answer changes any more."""
 
     def end(self, reason: Reason | None) -> str:
         """Ends it, and says why it ended, as `Result.reason`: why it ended by itself, where `reason` is None."""

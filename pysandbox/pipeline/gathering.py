@@ -61,7 +61,7 @@ def _gathered(
     definitions: frozenset[tuple[str, ModuleType, frozenset[Definition]]], modules: tuple[str, ...], _imported: int,
     running: Running,
 ) -> tuple[Sources, frozenset[str]]:  # fmt: skip
-    """And the names of modules that would have been looked at, had this program imported them. Anew where it has
+    """The sources, and the modules that would be looked at, had this program imported them. Gathered anew where it has
     imported any, and where those that run have gone on."""
     wanted: Definitions = {name: set(each) for name, _, each in definitions}
     for name in named_modules(modules):
@@ -202,7 +202,7 @@ def _can_be_sent(name: str, definition: Definition) -> bool:
 
 
 def _sendable(name: str, definition: Definition | None) -> Definition | None:
-    """It, or what the module itself says it is asked for; None of what the cage has to look for."""
+    """The definition, or what the module says it is asked for; None for what the cage has to look for."""
     asked = () if definition is None else (definition, Definition("__getattr__"))
     return next((each for each in asked if _can_be_sent(name, each)), None)
 

@@ -71,7 +71,7 @@ class TemplateWorker:
         return os.pread(self._output, min(os.lseek(self._output, 0, os.SEEK_CUR), OUTPUT), 0)
 
     def finish(self) -> None:
-        """It has answered, and ends, with what it started. Nobody waits: what it has handed over is sealed."""
+        """The worker has answered, and ends, with what it started. Nobody waits: what it has handed over is sealed."""
         if not self._is_over:
             self._is_over = True
             self._template.kill(self.number)

@@ -123,7 +123,7 @@ class Interpreters:
             thread.join()
 
     def after_fork_in_child(self) -> None:
-        """Those that wait are the original's."""
+        """The interpreters that wait are the original's."""
         self._lock, self._waiting, self._starting = threading.Lock(), [], set()
 
     def _start_another(self) -> None:

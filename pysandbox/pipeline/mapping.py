@@ -60,7 +60,7 @@ class LendsWorkers(Protocol):
 
 
 class LentWorkers:
-    """Those of a template that goes on when nobody takes any more."""
+    """The workers of a template, which goes on when nobody takes any more."""
 
     def __init__(self, template: LendsWorkers) -> None:
         self.take = template.take

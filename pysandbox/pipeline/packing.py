@@ -64,7 +64,7 @@ class SentCall(NamedTuple):
 
 
 def module_names(modules: Iterable[str | ModuleType]) -> tuple[str, ...]:
-    """Those that a `modules=` names, some of which may not be imported yet. Raises TypeError."""
+    """The names that `modules=` gives, some of modules that are not imported yet. Raises TypeError."""
     if isinstance(modules, str | ModuleType):
         raise TypeError(f"modules= is a list, as [{getattr(modules, '__name__', modules)!r}]")
     names = [each.__name__ if isinstance(each, ModuleType) else each for each in modules]

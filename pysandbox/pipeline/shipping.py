@@ -202,7 +202,7 @@ def needed_source(module: ModuleType, definitions: frozenset[Definition]) -> str
 
 
 def top_statements(module: ModuleType) -> list[ast.stmt]:
-    """Those that a cage may get. Raises TypeError, OSError."""
+    """The statements of a module that a cage may get. Raises TypeError, OSError."""
     return list(_outermost(_tree_of(module).body))
 
 
@@ -301,7 +301,7 @@ def _bound(module: ModuleType, node: ast.stmt) -> Iterator[str]:
 
 
 def at_top(node: ast.AST) -> Iterator[ast.AST]:
-    """It, and what runs with it: not what is in functions and classes."""
+    """A statement, and what runs with it: not what is in functions and classes."""
     yield node
     if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
         for each in ast.iter_child_nodes(node):

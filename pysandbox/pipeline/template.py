@@ -194,7 +194,7 @@ class Template:
                 self._idle.append(self._fork())
 
     def _hung_up(self) -> list[TemplateWorker]:
-        """Those at the front that were ended while they waited, or could not be forked."""
+        """The workers at the front that were ended while they waited, or could not be forked."""
         ended = []
         while self._idle and self._idle[0].has_hung_up():
             ended.append(self._idle.popleft())

@@ -116,7 +116,7 @@ class OwnPlaces:
             self._ahead = (0, -1)
 
     def take(self, number: int) -> int:
-        """Its ruleset, which the caller closes. Raises OSError."""
+        """The ruleset of a worker, which the caller closes. Raises OSError."""
         (prepared, ruleset), self._ahead = self._ahead, (0, -1)
         if prepared == number:
             return ruleset

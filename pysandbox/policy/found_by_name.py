@@ -134,7 +134,7 @@ def with_path(
 
 
 class UserPath(NamedTuple):
-    """Those directories of a PATH that are not the system's. `above`: all that lead to them, by either name."""
+    """The directories of a PATH that are not the system's. `above`: all that lead to them, by either name."""
 
     named: frozenset[str]
     above: frozenset[str]

@@ -93,7 +93,7 @@ def named(tree: str, home: str, closed: Iterable[str]) -> Iterator[Guard]:
 
 
 def of_repository(git: str, tree: str, *, bare: bool = False) -> Iterator[Guard]:
-    """Those of one git directory; `.git` itself may be a file, which says where that directory is."""
+    """The guards of one git directory; `.git` itself may be a file, which says where that directory is."""
     if not bare:
         yield Guard(git, GIT, tree, only_file=True)
     yield from (Guard(f"{git}/{name}", GIT, tree) for name in GIT_FILES)

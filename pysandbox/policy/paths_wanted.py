@@ -86,18 +86,18 @@ def guarded_trees(policy: Policy, cwd: str) -> tuple[str, ...]:
 
 
 def changed_trees(policy: Policy, cwd: str) -> tuple[str, ...]:
-    """Those inside which files are kept from being written (`policy.guarded`), on the host or in a layer apart."""
+    """The trees inside which files are kept from being written (`policy.guarded`), on the host or in a layer apart."""
     return tuple(dict.fromkeys((*writable_trees(policy, cwd), *cow_trees(policy, cwd))))
 
 
 def cow_trees(policy: Policy, cwd: str) -> tuple[str, ...]:
-    """Those of which what the cage writes stays apart."""
+    """The trees of which what the cage writes stays apart."""
     workdir = (cwd,) if policy.workdir == "cow" else ()
     return (*workdir, *(absolute(grant.path, cwd) for grant in policy.cow))
 
 
 def writable_trees(policy: Policy, cwd: str) -> tuple[str, ...]:
-    """Those of which the cage may write the host's own files."""
+    """The trees of which the cage may write the host's own files."""
     workdir = (cwd,) if policy.workdir == "write" else ()
     return tuple(dict.fromkeys((*workdir, *(absolute(grant.path, cwd) for grant in policy.allow_write))))
 

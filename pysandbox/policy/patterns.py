@@ -48,7 +48,7 @@ def fixed_part(pattern: str) -> tuple[str, tuple[str, ...]]:
 
 
 def _parts(pattern: str) -> tuple[str, ...]:
-    """Its components. At the end ANY_DEPTH is whatever is in the directory."""
+    """The components of a pattern. At the end ANY_DEPTH is whatever is in the directory."""
     parts = pattern.strip("/").split("/")
     return (*parts[:-1], "*" if parts[-1] == ANY_DEPTH else parts[-1])
 
@@ -84,7 +84,7 @@ class Matching:
         self.start = frozenset(_with_no_directory({0}, self._parts))
 
     def below(self, states: frozenset[int] | None, name: str) -> frozenset[int] | None:
-        """That of a name in a directory. None: it matches, or lies in what does."""
+        """The states for a name in a directory. None: it matches, or lies in what does."""
         if states is None:
             return None
         parts = self._parts

@@ -47,7 +47,7 @@ class Resolved(Generic[P]):
 
     @property
     def brought(self) -> tuple[Layer, ...]:
-        """Those that a project brings along."""
+        """The layers that a project brings along."""
         layers = (*self.layers, *((self.baseline,) if self.baseline else ()))
         return tuple(layer for layer in layers if layer.place)
 

@@ -15,7 +15,7 @@ from pysandbox.shapes import Any, asdict
 
 
 def to_json(policy: PolicyFields) -> str:
-    """Its options: what a kind of policy knows besides (a plugin's its project) is not of the text."""
+    """The options of a policy: what a kind of it knows besides (a plugin's its project) is not of the text."""
     said = asdict(policy)
     for name in said.keys() - MERGE_WORDS.keys():
         del said[name]

@@ -42,8 +42,9 @@ class BasePaths:
         self._last: _BaseLook | None = None
 
     def known(self, written: Collection[str] = ()) -> KnownPaths:
-        """They hold. What a policy names beside them is looked at anew, and so is what lies in `written`, the
-        directories (real paths) that cages have changed: a name there may have become a link to the very same file."""
+        """The facts that still hold. What a policy names beside them is looked at anew, and so is what lies in
+        `written`, the directories (real paths) that cages have changed: a name there may have become a link to the very
+        same file."""
         last = self._last
         if last is None or last.asked_by != _asking(last.names) or not last.holds():
             last = self._look_again()

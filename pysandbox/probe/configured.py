@@ -137,7 +137,7 @@ class ConfiguredSearch:
         return self._words_left >= 0
 
     def _user_s(self) -> list[str]:
-        """Those of the home directory, by the database and by $HOME, which git goes by."""
+        """The files of the home directory, by the user database and by $HOME, which git goes by."""
         said = os.environ.get("GIT_CONFIG_GLOBAL", "")
         homes = dict.fromkeys((self._home, os.environ.get("HOME", "")))
         configs = (os.environ.get("XDG_CONFIG_HOME", ""), *(f"{home}/.config" for home in homes))

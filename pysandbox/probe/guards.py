@@ -239,7 +239,7 @@ def our_files() -> tuple[str, ...]:
 
 
 def _user_site() -> str:
-    """It counts from the moment on that it is there."""
+    """The user's site-packages, which count from the moment on that they are there; "" where they never do."""
     import site
 
     return site.getusersitepackages() if site.check_enableusersite() else ""

@@ -41,14 +41,14 @@ def host_facts() -> HostFacts:
 
 
 def asked_for_redirects(host: HostFacts) -> HostFacts:
-    """These facts with `nf_tables`; what is known already is not asked again."""
+    """The given facts with `nf_tables`; what is known already is not asked again."""
     if host.nf_tables is not None:
         return host
     return replace(host, nf_tables=kernel.redirect() == 0)
 
 
 def asked_for_overlays(host: HostFacts) -> HostFacts:
-    """These facts with `overlay`; what is known already is not asked again."""
+    """The given facts with `overlay`; what is known already is not asked again."""
     if host.overlay is not None:
         return host
     lacking = [name for name, probe in OVERLAYS if kernel.probe(probe)]

@@ -146,7 +146,7 @@ def swap() -> int:
 
 
 def unmapped(trees: Iterable[str]) -> tuple[str, ...]:
-    """Those of some real paths that cannot be mapped, with all that is mounted below: tried, and not read off a list
+    """The real paths that cannot be mapped, with all that is mounted below them: tried, and not read off a list
     of file systems. Raises StartError where that cannot be tried: a cage that kept root's id because somebody moved a
     directory away for a moment would be his to have."""
     from pysandbox._native import lib

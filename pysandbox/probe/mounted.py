@@ -40,7 +40,7 @@ def find_mounts_below(trees: Iterable[str]) -> tuple[str, ...]:
 
 
 def find_not_for_root(trees: Iterable[str]) -> tuple[tuple[str, str], ...]:
-    """Those of these real paths that lie on, or hold, what only root may set of the kernel, or what another user
+    """The real paths among these that lie on, or hold, what only root may set of the kernel, or what another user
     answers for; with why. Raises StartError: of what cannot be looked at, nobody knows."""
     wanted = [(tree, _mount_of(tree)) for tree in trees]
     found: dict[str, str] = {}
@@ -69,7 +69,7 @@ def _why_not_for_root(line: bytes) -> str:
 
 
 def find_not_overlaid(trees: Iterable[str]) -> tuple[tuple[str, str], ...]:
-    """Those of these directories (real paths) that no overlay can be laid over, with the name of their file system.
+    """The directories (real paths) that no overlay can be laid over, with the name of their file system.
     What cannot be opened is left to whoever takes it."""
     found = []
     for tree in trees:

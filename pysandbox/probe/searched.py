@@ -40,7 +40,7 @@ def names(directory: str, most: int) -> dict[str, bool]:
 
 
 def stat_names(directory: str, wanted: Iterable[str]) -> dict[str, bool]:
-    """Those of the wanted names that the directory holds, and whether each is a directory."""
+    """The wanted names that the directory holds, and whether each is a directory."""
     found = {}
     for name in wanted:
         try:

@@ -79,7 +79,7 @@ def sweep() -> tuple[Orphan, ...]:
 
 
 def untold(found: tuple[Orphan, ...]) -> list[Orphan]:
-    """Those that no host of this user has told of yet; from now on they are told. Where that cannot be remembered, all
+    """What no host of this user has told of yet; from now on it is told. Where that cannot be remembered, all
     of them."""
     keys = {f"{each.kind} {each.path} {each.id} {each.pid}": each for each in found}
     try:

@@ -111,7 +111,7 @@ class CommandPolicies:
 
 
 def _names(paths: PathFacts, grants: Sequence[Grant]) -> Iterator[str]:
-    """Those that were granted, and where they lead."""
+    """The names that were granted, and where they lead."""
     for grant in grants:
         fact = paths[absolute(grant.path, paths.cwd)]
         yield fact.path

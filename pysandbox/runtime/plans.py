@@ -177,7 +177,7 @@ class CompiledPlans:
         return self._prepared.get(plan_key(policy, cwd, watched))
 
     def forget(self, prepared: Prepared) -> None:
-        """It is compiled anew when it is next asked for."""
+        """The policy is compiled anew when it is next asked for."""
         self._base = BasePaths(self._own_directories)
         with self._lock:
             self._prepared = {key: kept for key, kept in self._prepared.items() if kept is not prepared}
@@ -207,7 +207,7 @@ def plan_key(policy: Policy, cwd: str, watched: frozenset[str]) -> Hashable:
 
 @lru_cache(maxsize=POLICIES_KEPT)
 def _variables_of(policy: Policy) -> tuple[str, ...] | None:
-    """Those that are passed through, and, where something is granted to be changed, those by which git finds what it is
+    """Variables that are passed through, and, where something is granted to be changed, by which git finds what it is
     led by; None, all of them, where a path is expanded. Asked at every start of the same few policies."""
     paths = (*(grant.path for grant in every_grant(policy)), *policy.allow_execve)
     if any("$" in path or path.startswith("~") for path in paths):

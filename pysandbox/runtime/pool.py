@@ -128,7 +128,8 @@ class Pool:
         self._add(slot, live, filled=1)
 
     def _covered(self, live: CageInit) -> CageInit | None:
-        """It is asked here for the first time, which costs the most. Raises StartError."""
+        """The cage, if all that it covers still is. Asked here for the first time, which costs the most. Raises
+        StartError."""
         try:
             covers = live.services.cover
         except BaseException:

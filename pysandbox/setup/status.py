@@ -47,7 +47,7 @@ def apparmor_abi(root: str = "") -> str:
 
 
 def present(files: Mapping[str, str], root: str = "") -> dict[str, str]:
-    """Those of the files that exist, with what is in them. What cannot be read (`/etc` of mode 0700) is as absent."""
+    """The files that exist, with what is in them. What cannot be read (`/etc` of mode 0700) is as absent."""
     found = {}
     for path in files:
         try:

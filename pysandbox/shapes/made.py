@@ -18,8 +18,9 @@ BY_HAND = 16  # calls, after which a method is compiled
 
 
 class _Made:
-    """It takes this place, in the class that it was made for. Two threads may make it: one is kept. Until it has been
-    called `BY_HAND` times, `plain` does for it: to compile it costs more than all that a short program asks of it."""
+    """A method that takes this place, in its class, when it is made. Two threads may make it: one is kept. Until it has
+    been called `BY_HAND` times, `plain` does for it: to compile it costs more than all that a short program asks of
+    it."""
 
     __slots__ = ("left", "make", "name", "owner", "plain")
 

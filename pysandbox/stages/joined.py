@@ -87,7 +87,7 @@ class Joined:
         return stdin, stdout, self._streams.stderr
 
     def _join(self, index: int) -> None:
-        """Its output to whoever reads it."""
+        """The output of a stage to whoever reads it."""
         reader = self.placed[index].feeds
         if reader is None:
             return
@@ -108,7 +108,7 @@ class Joined:
 
     @property
     def processes(self) -> list[Process[Any]]:
-        """Those that have their order, in the order of `placed`."""
+        """The processes that have their order, in the order of `placed`."""
         return [self._started[index] for index in sorted(self._started)]
 
     @property

@@ -50,7 +50,7 @@ ARGUMENTS: dict[str, tuple[int | None, int, int | None, int, int | None]] = {
 
 
 class NotMoved(OSError):
-    """It is left to the kernel, which says why."""
+    """A rename that is left to the kernel, which says why."""
 
 
 def move(

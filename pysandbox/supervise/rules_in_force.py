@@ -50,7 +50,7 @@ class RulesInForce:
         return self._rules
 
     def marks_of(self, pid: int) -> frozenset[int]:
-        """Those of the lists that bind a process."""
+        """The marks of the lists that bind a process."""
         return self._marks.binding(pid, self._rules.by_mark)
 
     def decide(self, call: Call) -> Verdict:

@@ -47,7 +47,7 @@ class KeptApart(CageService):
 
     @property
     def uppers(self) -> tuple[Upper, ...]:
-        """That of the working directory first, where it has one."""
+        """One for each tree, that of the working directory first."""
         with self._lock:
             return self._held()
 

@@ -83,6 +83,6 @@ class Hidden(NamedTuple):
     patterns: tuple[str, ...] = ()
 
     def in_tree(self, tree: str) -> tuple[bytes, ...]:
-        """Those of the paths that lie in a tree, relative to it."""
+        """The paths that lie in a tree, relative to it."""
         inside = (os.fsencode(path[len(tree.rstrip("/")) + 1 :]) for path in self.paths if covers(tree, path))
         return tuple(dict.fromkeys(inside))

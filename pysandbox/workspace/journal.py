@@ -99,7 +99,8 @@ class CommitJournal:
         self._append({"done": True})
 
     def saved(self) -> None:
-        """Its time stays that of `done`, from which on an undo counts. Raises OSError."""
+        """What was replaced is kept. The file's time stays that of `done`, from which an undo counts. Raises
+        OSError."""
         found = os.stat(self.NAME, dir_fd=self._directory, follow_symlinks=False)
         self._append(SAVED)
         times = found.st_atime_ns, found.st_mtime_ns

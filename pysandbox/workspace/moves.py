@@ -160,7 +160,8 @@ def make_all(tree: int, moves: Sequence[Move], begun: list[Move] | None = None) 
 
 
 def undo_all(where: Places, moves: Sequence[Move]) -> list[Move]:
-    """Those that were made, the last first. One that cannot be taken back keeps no other one; these are returned."""
+    """Takes back the moves that were made, the last first. One that cannot be undone holds up no other; these are
+    returned."""
     stuck = []
     for move in reversed(moves):
         try:

@@ -41,8 +41,8 @@ class Selection(NamedTuple):
 
 
 def chosen(changes: Iterable[Change], paths: Sequence[str] | None, *, exactly: bool = False) -> list[Change]:
-    """Those at or below one of the paths, or just at one, and the new directories on the way to them; a directory right
-    before what lies in it."""
+    """The changes at or below one of the paths, or just at one, and new directories on the way to them; a directory
+    right before what lies in it."""
     changes = sorted(changes, key=lambda each: walk_order(each.path))
     if paths is None:
         return changes

@@ -68,8 +68,8 @@ def _nothing_new() -> bool:
 
 
 def interrupted() -> list[Recovered]:
-    """Those that a kill has interrupted and nobody has finished or undone yet. `outcome`: what will be done. Reads
-    only. Raises PermissionError."""
+    """The commits that a kill has interrupted and nobody has finished or undone yet. `outcome`: what will be done.
+    Reads only. Raises PermissionError."""
     found = []
     for name in store.names():
         with suppress(OSError, *UNREADABLE), store.opened_one(name) as place:

@@ -150,7 +150,8 @@ def marks_of(directory: int, name: str) -> dict[str, bytes]:
 
 
 def attributes_of(path: str) -> dict[str, bytes]:
-    """Those of users but the overlay's own; a link at the end of `path` is followed. Raises OSError."""
+    """The extended attributes of users, but for the overlay's own; a link at the end of `path` is followed. Raises
+    OSError."""
     return user_attributes_of(_attributes(path, follow=True))
 
 

@@ -50,6 +50,7 @@ BANNED = {
 # Names that others have given: lseek(2), RFC 9113, and a parameter that programs of users have written.
 OTHERS = frozenset({"SEEK_CUR", "SEEK_END", "ENHANCE_YOUR_CALM", "parked"})
 NEIGHBOUR = re.compile(r"(?:Of|Also|The same|Likewise)\b")  # begins what cannot be read without its neighbour
+POINTER = re.compile(r"(?:It|Its|They|These|Those|That|And|Or)\b")  # ... without the name above it
 PYTHON_DEFINITION = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 C_FUNCTION = re.compile(r"^(?!typedef|return|else|#)[a-z_][\w ]*[ *](\w+)\([^;{}]*\)\s*\{", re.MULTILINE)
 C_TYPE = re.compile(r"^\s*(?:struct|enum|union)\s+(\w+)\s*\{", re.MULTILINE)
@@ -144,6 +145,15 @@ def test_no_name_has_a_private_word() -> None:
 def test_every_sentence_can_be_read_alone() -> None:
     found = [f"{shown(path)}:{line}: {text[:60]}" for path in (*sources(), *around()) for line, text in sentences(path)
              if NEIGHBOUR.match(text)]  # fmt: skip
+    assert not found, found
+
+
+def test_no_docstring_begins_with_a_pointer_to_its_name() -> None:
+    """Who reads it in a list, or in an editor's hint, sees what "those" are."""
+    assert POINTER.match("Those of one cage.") and not POINTER.match("Items of one cage.")
+    found = [f"{shown(path)}:{node.lineno} {node.name}" for path in modules()
+             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+             if isinstance(node, PYTHON_DEFINITION) and POINTER.match(ast.get_docstring(node) or "")]  # fmt: skip
     assert not found, found
 
 

@@ -15,7 +15,7 @@ MOST_MEMBERS = 64  # of one gzip file
 
 
 class UnreadableCoding(Exception):
-    """It says why."""
+    """A body that cannot be decoded; says why."""
 
 
 def plain(said: bytes | bytearray, codings: list[bytes], most: int) -> bytes | bytearray:

@@ -23,7 +23,7 @@ SWITCHED: tuple[Field, ...] = ((b"connection", b"Connection", b"Upgrade"), (b"up
 
 
 class OtherVersion(Exception):
-    """It asks for a WebSocket that is none of RFC 6455."""
+    """A request for a WebSocket that is none of RFC 6455."""
 
 
 def is_asked(head: Head) -> bool:

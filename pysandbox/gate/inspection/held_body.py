@@ -84,7 +84,7 @@ class HeldBody:
         return b""
 
     def leave(self) -> None:
-        """It is not wanted any more: it takes nothing, and has nothing in the Room. Idempotent."""
+        """The body is not wanted any more: it takes nothing, and has nothing in the Room. Idempotent."""
         self._has_left = True
         self._room.leave(self)
         self._steps, self._sent, self._goes = None, 0, 0

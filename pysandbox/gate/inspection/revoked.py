@@ -69,7 +69,7 @@ def upstream_context(roots: str) -> UpstreamContext:
 
 
 def verified_chain(tls: ssl.SSLObject) -> list[bytes]:
-    """That of a handshake which has ended well, the server's certificate first, in DER."""
+    """The certificates by which a handshake has ended well, the server's first, in DER."""
     if hasattr(tls, "get_verified_chain"):  # from Python 3.13 on
         return list(tls.get_verified_chain())
     held: Any = tls

@@ -13,7 +13,7 @@ LONGEST = 1 << 24
 
 
 def pem_blocks(label: str) -> re.Pattern[str]:
-    """Those of one label in a text (RFC 7468)."""
+    """The blocks of one label in a text (RFC 7468)."""
     return re.compile(rf"-----BEGIN {label}-----[A-Za-z0-9+/=\s]+-----END {label}-----")
 
 
@@ -29,7 +29,7 @@ def host_roots() -> str:
 
 
 def certificates(path: str) -> list[str]:
-    """Those in a file; none where it cannot be read."""
+    """The certificates in a file; none where it cannot be read."""
     with suppress(OSError), open(path, encoding="ascii", errors="replace") as file:
         return CERTIFICATE.findall(file.read(LONGEST))
     return []

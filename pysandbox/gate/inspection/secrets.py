@@ -55,7 +55,7 @@ class KnownSecret:
 
 
 class SecretSet:
-    """Those of one cage, as the host program says them."""
+    """The secrets of one cage, as the host program says them."""
 
     def __init__(self, said: bytes) -> None:
         self.all = [
@@ -78,7 +78,7 @@ class SecretSet:
         return self._covering[host]
 
     def revoke(self, name: str) -> None:
-        """It is put in nothing more; what has it already is for whoever has a connection to end. What the server says
+        """A value is put in nothing more; a connection that had it already is its owner's to end. What the server says
         of the value is covered all the same."""
         for each in self.all:
             if each.name == name:
@@ -86,7 +86,7 @@ class SecretSet:
 
 
 class ConnectionSecrets:
-    """Those of a cage, on a connection to one host."""
+    """The secrets of a cage, on a connection to one host."""
 
     def __init__(self, held: SecretSet, host: str, *, secure: bool) -> None:
         self._held, self._host, self._secure = held, host, secure
@@ -233,7 +233,7 @@ class ResponseBody:
 
 
 class SentMessages(RequestBody):
-    """Those of the client, one after another: none is a place of a secret. They end when one of the host's is revoked,
+    """The messages of a client, one by one: none is a place of a secret. They end when one of the host's is revoked,
     since the handshake may have opened the connection with it."""
 
     def __init__(self, secrets: ConnectionSecrets) -> None:
@@ -252,7 +252,7 @@ class SentMessages(RequestBody):
 
 
 class ReceivedMessages:
-    """Those of the server. The last word of each waits for its end."""
+    """The messages of a server. The last word of each waits for its end."""
 
     def __init__(self, secrets: ConnectionSecrets, covering: Replacing | None) -> None:
         self._secrets, self._held = secrets, secrets.usable()

@@ -86,7 +86,7 @@ class CageScan(NamedTuple):
 
 
 def _plan_scan(given: Mapping[str, Any]) -> PlanScan:
-    """It was imported already, in an inspector that was started to scan: nothing can be now."""
+    """What scans was imported when the inspector started: nothing can be imported now."""
     from pysandbox.gate.inspection.scanning import PlanScan
 
     return PlanScan(given)

@@ -128,7 +128,7 @@ class RemoteConnections:
         return hand_over()
 
     def unregister(self, number: int) -> None:
-        """It is nobody's until it is registered again, or closed. Idempotent."""
+        """The connection is nobody's until it is registered again, or closed. Idempotent."""
         connected = self._held.get(number)
         if self._cuts.pop(number, None) is not None and connected is not None and connected.fileno() < 0:
             self.let_go(number)

@@ -18,7 +18,7 @@ HOST_NAME = 0
 
 
 class NotTls(ValueError):
-    """It is no ClientHello that could be read; says why."""
+    """What is no ClientHello, or none that could be read; says why."""
 
 
 class ClientHello(NamedTuple):

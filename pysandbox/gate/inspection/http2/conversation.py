@@ -64,8 +64,8 @@ class Conversation(StreamTable):
         return self._hears(self._server, sum(each.received.waits for each in self._streams.values()))
 
     def _hears(self, side: Http2Side, waits: int) -> bool:
-        """Its windows bound what it sends; while the cage is crowded, reading later does. What it is answered (PING,
-        SETTINGS) has to be taken first."""
+        """Whether the side is read. Its windows bound what it sends; while the cage is crowded, reading later does.
+        What it is answered (PING, SETTINGS) has to be taken first."""
         room = len(side.come) < self.high and len(side.to) < self.high + ROOM
         return room and not (self.over or self.broken) and (self.high >= HIGH or waits < self.high)
 

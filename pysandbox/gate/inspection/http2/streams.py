@@ -123,7 +123,7 @@ class StreamTable:
     # ---- ends ---------------------------------------------------------------------------------------------------
 
     def _refuse(self, stream: Http2Stream, refused: Refused) -> None:
-        """Its client is told, where it has had no answer yet; its server is not to take it for whole."""
+        """Ends one stream: its client is told, if it has had no answer yet; its server is not to take it for whole."""
         self._judge.tell(refused, stream.head)
         stream.sent.body.leave()
         self._client.has_taken(len(stream.sent.come), stream.number)
