@@ -39,7 +39,7 @@ class PortDenied(PermissionError):
         self.reason = reason
 
 
-class _Line:
+class _PortConnection:
     """The descriptor of the port, as one process speaks on it: a request, then its reply. Nobody closes it."""
 
     def __init__(self, number: int) -> None:
@@ -73,15 +73,15 @@ class _Line:
         return reply
 
 
-_lines: dict[int, _Line] = {}
+_lines: dict[int, _PortConnection] = {}
 _opening = threading.Lock()
 
 
-def _line(number: int) -> _Line:
+def _line(number: int) -> _PortConnection:
     with _opening:
         line = _lines.get(number)
         if line is None or not line.ours:
-            line = _lines[number] = _Line(number)
+            line = _lines[number] = _PortConnection(number)
         return line
 
 

@@ -55,7 +55,7 @@ class AppManifest:
         document = parse_json(content, file) if file.endswith(".json") else parse_toml(content, file)
         if not isinstance(document, dict):
             raise PolicyError("is no manifest", file=file, suggestion="write a table with app_id and version")
-        reader = _Reader(file)
+        reader = _ManifestReader(file)
         if "capabilities" in document and "requested_capabilities" not in document:
             return reader.plugin(document)
         return reader.app(document)
@@ -94,7 +94,7 @@ def parse_word(value: object) -> str:
     raise CommandRefused(f"{shown(value)} is no capability", near or f"there are {', '.join(CAPABILITIES)}")
 
 
-class _Reader:
+class _ManifestReader:
     def __init__(self, file: str) -> None:
         self._file = file
 
@@ -226,4 +226,4 @@ class _Reader:
 
 def read_scopes(given: Mapping[str, Any], file: str) -> Scopes:
     """The scopes of a table as a manifest has it. Raises PolicyError."""
-    return _Reader(file).scopes(given)
+    return _ManifestReader(file).scopes(given)

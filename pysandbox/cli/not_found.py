@@ -36,7 +36,7 @@ def why(program: str, policy: Policy | None = None) -> str:
     interpreter = line[0] if line is not None else None
     if interpreter is not None and not os.path.exists(interpreter):
         return f"{program!r} is a script, and its interpreter {interpreter!r} does not exist"
-    shown = _View(policy)
+    shown = _ShownPlaces(policy)
     needed = [found] if interpreter is None else [found, interpreter]
     if any(shown.is_denied(path) for path in needed):
         return f"{program!r} was not found in the cage: the policy denies {next(filter(shown.is_denied, needed))!r}"
@@ -64,7 +64,7 @@ def _by_its_path(program: str, found: str) -> str:
     return f", whose PATH does not lead to it (-- {shlex.quote(found)})"
 
 
-class _View:
+class _ShownPlaces:
     """What the run shows."""
 
     def __init__(self, policy: Policy | None) -> None:
@@ -99,7 +99,7 @@ def _on_the_host(program: str) -> str | None:
     return None
 
 
-def _places(path: str, shown: _View) -> list[str]:
+def _places(path: str, shown: _ShownPlaces) -> list[str]:
     """What has to be seen for this file to run, and is not: of its name, and of what that leads to."""
     places = dict.fromkeys(_place(each, shown.home) for each in (path, os.path.realpath(path)) if not shown.holds(each))
     return list(places)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 HELP = "y write it, n leave it, a write it and all that follows, q leave it and all that follows"
 
 
-class _Answers:
+class _HunkAnswers:
     """What was answered so far: `rest` is what holds for all that follows."""
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ def _answer(question: str) -> str:
 def picked(workspace: Workspace, paths: Sequence[str] | None) -> tuple[list[str], dict[str, bytes]]:
     """The paths that were chosen, absolute and each for itself alone (`commit(exactly=True)`), and the contents of
     those of which only some hunks were."""
-    answers = _Answers()
+    answers = _HunkAnswers()
     chosen: list[str] = []
     contents: dict[str, bytes] = {}
     several = len(workspace.trees) > 1
@@ -66,7 +66,7 @@ def picked(workspace: Workspace, paths: Sequence[str] | None) -> tuple[list[str]
     return chosen, contents
 
 
-def _wanted(name: str, found: Sequence[Hunk], answers: _Answers) -> list[int]:
+def _wanted(name: str, found: Sequence[Hunk], answers: _HunkAnswers) -> list[int]:
     console.out(name)
     wanted = []
     for number, hunk in enumerate(found):

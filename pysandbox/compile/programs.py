@@ -52,7 +52,7 @@ class Programs:
 
 
 @dataclass(slots=True)
-class _Found:
+class _CollectedPrograms:
     """Programs that are still being collected."""
 
     files: dict[str, PathFact] = field(default_factory=dict)
@@ -73,7 +73,7 @@ def programs(policy: Policy, paths: PathFacts) -> Programs | None:
     if not policy.allow_execve:
         return None
     _refuse_files_without_a_path(policy)
-    found = _Found()
+    found = _CollectedPrograms()
     for entry in policy.allow_execve:
         _collect(found, entry, paths)
     for fact in list(found.files.values()):
@@ -104,7 +104,7 @@ def _refuse_files_without_a_path(policy: Policy) -> None:
     )  # fmt: skip
 
 
-def _collect(found: _Found, entry: str, paths: PathFacts) -> None:
+def _collect(found: _CollectedPrograms, entry: str, paths: PathFacts) -> None:
     fact, tree = paths[absolute(executable_path(entry), paths.cwd)], entry.endswith("/*")
     if tree:
         if fact.real == "/":
@@ -129,7 +129,7 @@ def _wrong(entry: str, what: str, suggestion: str) -> SandboxCompileError:
     return SandboxCompileError(f"{entry!r} {what}", key=ALLOW_EXECVE, suggestion=suggestion)
 
 
-def _collect_interpreter(found: _Found, fact: PathFact, paths: PathFacts) -> None:
+def _collect_interpreter(found: _CollectedPrograms, fact: PathFact, paths: PathFacts) -> None:
     needs = paths.executables.get(fact.real, Executable("other"))
     interpreter = paths.facts.get(needs.interpreter)
     if needs.format == "elf" and interpreter is not None and interpreter.kind == "file":
@@ -148,7 +148,7 @@ def _is_unknown(real: str, paths: PathFacts) -> bool:
     return paths.executables.get(real, Executable("other")).format == "other"
 
 
-def _lists(found: _Found, real: str) -> bool:
+def _lists(found: _CollectedPrograms, real: str) -> bool:
     return real in found.files or any(real.startswith(f"{root}/") for root in found.roots)
 
 

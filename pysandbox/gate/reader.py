@@ -5,8 +5,7 @@ the doors, and what strangers send there is parsed in it alone. What it asks for
 that it names (`requests`), so a reader that was taken over gets what some cage of this Runtime may have anyway.
 
 Its end closes the doors: the host keeps no copy of one that was handed over, and whoever had them is told so by a
-refusal of its own. Cages that come later, or that have said
-nothing until then (`quiet`), have another one.
+refusal of its own. Cages that come later, or that have said nothing until then (`quiet`), have another one.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ HINT = "a denied name that does not exist is covered by a file of ours: create i
 class Placeholder:
     """One name, held until `release`."""
 
-    def __init__(self, path: str, directory: int, held: int, share: _Share) -> None:
+    def __init__(self, path: str, directory: int, held: int, share: _NameLock) -> None:
         self.path, self._directory, self._held, self._share = path, directory, held, share
 
     @classmethod
@@ -54,7 +54,7 @@ class Placeholder:
             directory = native.open_inside(
                 AT_FDCWD, above or "/", os.O_PATH | os.O_DIRECTORY, resolve=native.RESOLVE_NO_SYMLINKS
             )
-            share = _Share.open(directory, name)
+            share = _NameLock.open(directory, name)
             try:
                 return cls(path, directory, _hold(directory, name, share), share)
             except BaseException:
@@ -119,7 +119,7 @@ def _is_placeholder(real: str) -> bool:
         os.close(fd)
 
 
-class _Share:
+class _NameLock:
     """The lock of one name in one directory; `fd` -1 where this user has no state."""
 
     def __init__(self, above: int, name: str, fd: int) -> None:
@@ -173,7 +173,7 @@ class _Share:
         self.fd = self._above = -1
 
 
-def _hold(directory: int, name: str, share: _Share) -> int:
+def _hold(directory: int, name: str, share: _NameLock) -> int:
     """A descriptor of the file with a shared lock on it. Raises OSError."""
     for _ in range(TRIES):
         fd = _open(directory, name)
@@ -193,7 +193,7 @@ def _hold(directory: int, name: str, share: _Share) -> int:
     raise OSError(ESTALE, os.strerror(ESTALE))
 
 
-def _lock(fd: int, share: _Share) -> None:
+def _lock(fd: int, share: _NameLock) -> None:
     """Raises BlockingIOError, where there is no other lock."""
     try:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)

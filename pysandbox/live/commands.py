@@ -31,7 +31,7 @@ class Asker:
         self.pid, self.argv, self.leaders, self.when = pid, argv, leaders, time.monotonic()
 
 
-class _Command:
+class _KnownCommand:
     __slots__ = ("began", "ended", "number", "pid")
 
     def __init__(self, number: int) -> None:
@@ -47,15 +47,15 @@ class Commands:
         self.since = 0
         self._lock = allocate_lock()
         self._last = 0
-        self._known: dict[int, _Command] = {}
-        self._open: dict[int, _Command] = {}  # which may have processes still
+        self._known: dict[int, _KnownCommand] = {}
+        self._open: dict[int, _KnownCommand] = {}  # which may have processes still
 
     def begin(self) -> int:
         """The number of a command that is about to be ordered."""
         with self._lock:
             self.since = self.since or time.time_ns()
             self._last += 1
-            self._known[self._last] = self._open[self._last] = _Command(self._last)
+            self._known[self._last] = self._open[self._last] = _KnownCommand(self._last)
             if len(self._known) > KEPT:
                 del self._known[next(iter(self._known))]
             if len(self._open) > KEPT:

@@ -77,7 +77,8 @@ class CageInit:
         self.canaries: Mapping[str, str] = {}  # and false credentials
         self.commands = Commands()  # that were asked of it
         self.planted = NewNames()  # what was planted in its writable trees, and has been told
-        self._forks_told, self._asked = 0, False  # ... and what was written has its answer still to come
+        self._forks_told = 0  # of those that the cgroup has refused
+        self._asked = False  # `ask_written` has its answer still to come
         self._lock, self._last_steps = allocate_lock(), LastSteps()
         self._forget_record: Callable[[], None] | None = None
         self._owner = os.getpid()
@@ -339,8 +340,6 @@ class CageInit:
 
 
 def _send_kill(pidfd: int) -> None:
-    import signal
-
     try:
         signal.pidfd_send_signal(pidfd, signal.SIGKILL)
     except ProcessLookupError:

@@ -33,7 +33,7 @@ FAILED = "__pysandbox_failed__"  # in what was raised: which of them has
 MOST_TEXT = 200  # letters of it
 
 
-class _Finder:
+class _PlacedModules:
     """The last of sys.meta_path; a loader, too, and what finds the lines for a traceback (linecache(3))."""
 
     def __init__(self) -> None:
@@ -58,7 +58,7 @@ class _Finder:
         return self.sources[name][0] if name in self.sources else ""
 
 
-_FINDER = _Finder()
+_FINDER = _PlacedModules()
 
 
 def place(sources: Sources, around: Mapping[str, Any]) -> None:

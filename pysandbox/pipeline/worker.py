@@ -260,7 +260,7 @@ def told(error: BaseException) -> str:
 
 
 def shortened(text: str) -> str:
-    """Of a long text the beginning, which says what was raised, and the end, which says where."""
+    """Keeps the beginning of a text, which says what was raised, and its end, which says where."""
     half = MOST_TOLD // 2
     return text if len(text) <= MOST_TOLD else f"{text[:half]}\n[...]\n{text[-half:]}"
 

@@ -21,7 +21,7 @@ MOST_MATCHES = 1_000  # each is a mount, and more with the directories above it
 FIX = "name a directory that holds less before the first sign, or deny the directory"
 
 
-class _Search:
+class _PatternSearch:
     """One pattern. `searched` is complete when the paths have been taken."""
 
     def __init__(self, pattern: str, key: str, trees: tuple[str, ...]) -> None:
@@ -99,7 +99,7 @@ def _is_of_another_user(directory: str) -> bool:
 
 def find_matches(pattern: str, key: str, trees: Iterable[str]) -> Matched:
     """What an absolute pattern matches in the granted `trees`. Raises PolicyError, naming the option `key`."""
-    search = _Search(pattern, key, tuple(trees))
+    search = _PatternSearch(pattern, key, tuple(trees))
     found = []
     for path in search.paths():
         found.append(path)

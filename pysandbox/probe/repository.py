@@ -30,7 +30,7 @@ PARTS: tuple[tuple[str, Kind], ...] = (("HEAD", stat.S_ISREG), ("objects", stat.
 def find_repository(cwd: str, home: str, written: Sequence[str] = ()) -> Repository:
     """By real paths. `written`: what earlier cages of this program may have written; a repository further down in one
     may be of their making."""
-    look = _Look(home, written)
+    look = _RepositoryLook(home, written)
     shown, git = look.find(cwd)
     return Repository(shown, git, tuple(look.asked), tuple(look.read))
 
@@ -45,7 +45,7 @@ def as_found(repository: Repository) -> bool:
     return are_as_read(repository.read)
 
 
-class _Look:
+class _RepositoryLook:
     """One look. `asked`: every name that was looked for on the way up; `read`: what was read, and what it was then."""
 
     def __init__(self, home: str, written: Sequence[str]) -> None:

@@ -30,7 +30,7 @@ SHELL = "/bin/sh"  # which calls for nothing of its own
 NAMED = ("PATH", "HOME", "VIRTUAL_ENV", "XDG_CONFIG_HOME", "XDG_STATE_HOME")  # of the environment, all that counts
 
 
-class _Answer(NamedTuple):
+class _CommandPolicy(NamedTuple):
     policy: Policy
     holds: Callable[[], bool]
 
@@ -47,7 +47,7 @@ class CommandPolicies:
     """The answers of one Runtime."""
 
     def __init__(self) -> None:
-        self._answers: dict[Hashable, _Answer] = {}
+        self._answers: dict[Hashable, _CommandPolicy] = {}
         self._directories = _Directories("", None, lambda: False)
         self._lock = threading.Lock()
 
@@ -119,7 +119,7 @@ def _names(paths: PathFacts, grants: Sequence[Grant]) -> Iterator[str]:
             yield fact.real
 
 
-def _find(policy: Policy, program: str, cwd: str, env: Mapping[str, str], written: Sequence[str]) -> _Answer:
+def _find(policy: Policy, program: str, cwd: str, env: Mapping[str, str], written: Sequence[str]) -> _CommandPolicy:
     from pysandbox.policy.compose import Layer, compose
     from pysandbox.policy.found_by_name import for_command
     from pysandbox.policy.recipe import Recipe
@@ -131,7 +131,7 @@ def _find(policy: Policy, program: str, cwd: str, env: Mapping[str, str], writte
     detected = list(search.detected([program]))
     whole = compose([*detected, Layer("policy", "", "flags", Recipe(policy.explicit))]) if detected else policy
     found, _ = for_command(whole, search, program, home=home(), before=written)
-    return _Answer(found if found != policy else policy, _watch(search.looked, cwd))
+    return _CommandPolicy(found if found != policy else policy, _watch(search.looked, cwd))
 
 
 def _watch(looked: Dependencies, cwd: str) -> Callable[[], bool]:

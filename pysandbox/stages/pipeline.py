@@ -120,7 +120,7 @@ class Pipeline(_Joinable):
         return f"<Pipeline {' | '.join(repr(list(each.command.argv)) for each in self.stages)}>"
 
 
-class _Asked:
+class _RunArguments:
     """The checked arguments of a run."""
 
     def __init__(self, streams: Streams, data: bytes | None, timeout: float | None) -> None:
@@ -132,7 +132,7 @@ class _Asked:
 def _checked(
     text: bool | None, encoding: str | None, errors: str | None, input: str | bytes | None, timeout: float | None,
     grace: float, files: tuple[File, File, File],
-) -> _Asked:  # fmt: skip
+) -> _RunArguments:  # fmt: skip
     """Raises TypeError, ValueError."""
     coding = coding_of(text, encoding, errors, default=True)
     data = input_bytes(input, coding)
@@ -143,7 +143,7 @@ def _checked(
         raise ValueError("stdin=PIPE has nobody to write it: give input, a file or a descriptor")
     if data is not None and stdin is not None:
         raise ValueError("stdin and input both say what the first command reads: choose one")
-    return _Asked(Streams(PIPE if data is not None else stdin, stdout, stderr, coding), data, timeout)
+    return _RunArguments(Streams(PIPE if data is not None else stdin, stdout, stderr, coding), data, timeout)
 
 
 def _placed(stages: tuple[Stage, ...]) -> tuple[list[Placed], int]:

@@ -58,7 +58,7 @@ def exchange(joined: Joined, data: bytes | None, deadline: float | None, grace: 
     """Returns when all have ended, their output captured: whether they were killed at the deadline. Raises StartError
     as soon as one has not started."""
     times = Times(joined, deadline, grace)
-    loop = _Loop()
+    loop = _PollLoop()
     captured = [loop.follow(process.state) for process in joined.processes]
     head = joined.processes[joined.head].state.streams
     writer = head.writer(data)
@@ -73,7 +73,7 @@ def exchange(joined: Joined, data: bytes | None, deadline: float | None, grace: 
     return times.late
 
 
-class _Loop:
+class _PollLoop:
     """What is polled, and what is called when it is ready; that says whether to go on."""
 
     def __init__(self) -> None:

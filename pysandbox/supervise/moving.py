@@ -81,7 +81,7 @@ def move(
         if which in left or len(left) > MOST_LEFT:
             raise NotMoved(errno.EXDEV, "it was not moved before")
         try:
-            _Move(user, caller.waits).done(source, target)
+            _DirectoryRename(user, caller.waits).done(source, target)
         except NotMoved:
             left.add(which)
             raise
@@ -132,7 +132,7 @@ def _require(landlock: LandlockPlan | None, source: Name, target: Name) -> None:
     require_rights(landlock, real[1], {"MAKE_DIR", "REMOVE_DIR", *between})
 
 
-class _Move:
+class _DirectoryRename:
     """One rename, and what undoes it. `_chain`: the directories that are being poured, as they were, from the top."""
 
     def __init__(self, user: int, waits: Callable[[], bool]) -> None:

@@ -54,7 +54,7 @@ def inject(notifier: Any, pending: int, live: CageInit, landlock: LandlockPlan |
            verdict: InjectFd) -> None:  # fmt: skip
     """Opens a file for the caller and answers its call; an error becomes the caller's errno."""
     try:
-        fd = _Opening(live, landlock, call, verdict, wire.WaitingCaller(notifier, pending)).open()
+        fd = _JudgedOpening(live, landlock, call, verdict, wire.WaitingCaller(notifier, pending)).open()
         try:
             wire.answer(notifier, pending, "INJECT", fd, verdict.flags & os.O_CLOEXEC)
         finally:
@@ -63,7 +63,7 @@ def inject(notifier: Any, pending: int, live: CageInit, landlock: LandlockPlan |
         wire.answer(notifier, pending, "ERRNO", error.errno or EACCES)
 
 
-class _Opening:
+class _JudgedOpening:
     """One open. Raises OSError."""
 
     def __init__(

@@ -47,7 +47,7 @@ class EncodedRules(NamedTuple):
     pointed_to: tuple[Any, ...]
 
     def of_cage(self, init_pid: int, user: int) -> EncodedRules:
-        """The same rules, for another cage."""
+        """A copy of the rules for another cage."""
         struct = ffi.new("struct psb_rules *", self.struct[0])
         struct.init_pid, struct.user = init_pid, user
         return EncodedRules(struct, self.pointed_to)

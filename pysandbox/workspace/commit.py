@@ -258,9 +258,8 @@ def _unchanged(renames: Sequence[Step], moves: Sequence[Move]) -> None:
     """What is displaced is what was judged. Raises Moved."""
     for step, move in zip(renames, moves, strict=True):
         before = step.change.before
-        if move.kind != "put" and before is not None and move.old_id != before.identity:
-            raise Moved(move)
-        if move.kind != "put" and move.old_id is None:
+        is_other = move.old_id is None or (before is not None and move.old_id != before.identity)
+        if move.kind != "put" and is_other:
             raise Moved(move)
 
 

@@ -127,11 +127,12 @@ def test_the_scan_finds_what_is_there() -> None:
 
 
 def test_no_class_has_the_name_of_another() -> None:
+    """A private one has no name of its own either: `_Answer` beside `Answer` is a word with two meanings."""
     homes = defaultdict(list)
     for path in modules():
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ClassDef):
-                homes[node.name].append(f"{shown(path)}:{node.lineno}")
+                homes[node.name.lstrip("_")].append(f"{shown(path)}:{node.lineno}")
     assert len(homes) > 200
     assert not {name: found for name, found in homes.items() if len(found) > 1}
 

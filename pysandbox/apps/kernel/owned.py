@@ -20,7 +20,7 @@ class Resource(Protocol):
     def close(self) -> None: ...
 
 
-class _Held(NamedTuple):
+class _HeldResource(NamedTuple):
     kind: str
     resource: Resource
 
@@ -28,11 +28,11 @@ class _Held(NamedTuple):
 class OwnedHandles:
     def __init__(self, key: bytes | None = None) -> None:
         self._numbers = Numbers(key)
-        self._held: dict[tuple[str, int], _Held] = {}
+        self._held: dict[tuple[str, int], _HeldResource] = {}
 
     def issue(self, owner: str, kind: str, resource: Resource) -> int:
         number = self._numbers.next()
-        self._held[owner, number] = _Held(kind, resource)
+        self._held[owner, number] = _HeldResource(kind, resource)
         return number
 
     def find(self, owner: str, number: object, kind: str) -> Resource:

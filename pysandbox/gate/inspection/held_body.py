@@ -21,7 +21,7 @@ AT_ONCE, A_STEP = 1 << 18, 256  # what is looked at in one turn; what a step cos
 Look = Callable[[BodyPart, bytes, bool], Iterator[int]]
 
 
-class _Kept:
+class _NothingPasses:
     """What a body goes through: nothing of it is passed on."""
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class HeldBody:
         self.done, self.may_begin = False, holding.is_answered_early
         self.trailer = b""  # its lines, once it is done
         self._body, self._look, self._holding, self._room = body, look, holding, room
-        self._kept = body.passing = _Kept()
+        self._kept = body.passing = _NothingPasses()
         self._steps: Iterator[int] | None = None
         self._head = b""
         self._sent = self._counted = 0  # bytes of what is kept that were sent, and that were counted

@@ -60,7 +60,7 @@ class OfferedClient:
 
 class OfferedClients:
     """The clients of one door of the kind `kind`. `back` gets one that is to be served otherwise after all. At a door
-    to which they are redirected ("tcp") it has those alone that went where others had gone."""
+    to which clients are redirected ("tcp"), these are the ones that went to a target which others had reached."""
 
     def __init__(self, session: DoorSession, kind: str, back: Callable[[ClientStream, Leave, Serve | None], object]):
         self._session, self._back = session, back

@@ -21,7 +21,7 @@ ROOM = 65536  # for answers to what comes, beside what waits
 HEADS_AT_ONCE = 1 << 16  # bytes of heads in one turn: a block of few bytes may stand for many (RFC 7541, 2.3)
 
 
-class _Connection(H2Connection):
+class _RememberingConnection(H2Connection):
     MAX_CLOSED_STREAMS = 1000  # that it remembers; what is said of an older one ends the connection
 
 
@@ -32,7 +32,7 @@ class Http2Side:
         self.come, self.to = bytearray(), bytearray()
         self._left: deque[Event] = deque()  # for another turn
         self.frames = FrameCutter(preface=is_client)
-        self.h2 = _Connection(H2Configuration(
+        self.h2 = _RememberingConnection(H2Configuration(
             client_side=not is_client, header_encoding=False, validate_outbound_headers=False,
             normalize_outbound_headers=False,
         ))  # fmt: skip
