@@ -12,7 +12,7 @@ import errno
 import os
 import signal
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from pysandbox.descriptors.polling import is_over
@@ -51,20 +51,9 @@ def find_orphans() -> tuple[Orphan, ...]:
 
 
 def remove(orphan: Orphan) -> None:
-    """Ends a cage that still runs, removes anything else. What has gone meanwhile is no error. Raises OSError."""
-    if orphan.kind in ("detached", "cage"):
-        _end(orphan)
-    elif orphan.kind == "record":
-        registry.remove(orphan.id)
-    elif orphan.kind == "spool":
-        remove_spool(orphan.id)
-    elif orphan.kind == "scratch":
-        remove_tree(orphan.path)
-    elif orphan.kind == "layers":
-        layers.remove_left(os.path.basename(orphan.path))
-    else:
-        with suppress(FileNotFoundError):
-            os.rmdir(orphan.path)  # EBUSY while something runs in it
+    """Ends a cage that still runs, removes anything else but a commit (`workspace.recovery.give_up`). What has gone
+    meanwhile is no error. Raises OSError."""
+    REMOVERS[orphan.kind](orphan)
 
 
 def sweep() -> tuple[Orphan, ...]:
@@ -209,6 +198,22 @@ def _end(orphan: Orphan) -> None:
                 raise TimeoutError(errno.ETIMEDOUT, "it was killed and does not end", orphan.path)
     if record.detached:
         remove_spool(orphan.id)
+
+
+def _remove_cgroup(orphan: Orphan) -> None:
+    with suppress(FileNotFoundError):
+        os.rmdir(orphan.path)  # EBUSY while something runs in it
+
+
+REMOVERS: dict[Kind, Callable[[Orphan], object]] = {
+    "detached": _end,
+    "cage": _end,
+    "record": lambda orphan: registry.remove(orphan.id),
+    "spool": lambda orphan: remove_spool(orphan.id),
+    "scratch": lambda orphan: remove_tree(orphan.path),
+    "layers": lambda orphan: layers.remove_left(os.path.basename(orphan.path)),
+    "cgroup": _remove_cgroup,
+}
 
 
 @contextmanager
