@@ -59,3 +59,10 @@ def test_each_decision_has_a_number_of_its_own() -> None:
     assert numbers == [f"{number:04}" for number in range(1, len(decisions) + 1)]
     for path in decisions:
         assert path.read_text(encoding="utf-8").startswith(f"# {path.name[:4]}: "), path.name
+
+
+def test_each_decision_says_its_status() -> None:
+    """Right below its title, so that nobody reads one to its end that another has taken the place of."""
+    without = [path.name for path in sorted((REPOSITORY / "docs" / "adr").glob("*.md"))
+               if not path.read_text(encoding="utf-8").splitlines()[2].startswith("Status: ")]  # fmt: skip
+    assert without == []
