@@ -82,7 +82,7 @@ static int is_utf8_locale(void) {
     static const char *const names[] = {"LC_ALL", "LC_CTYPE", "LANG"};
     const char *value = NULL;
     size_t i;
-    for (i = 0; i < 3 && !(value && *value); i++) value = getenv(names[i]);
+    for (i = 0; i < sizeof names / sizeof *names && !(value && *value); i++) value = getenv(names[i]);
     return !value || !*value || !strcmp(value, "C") || !strcmp(value, "POSIX") || strstr(value, "UTF-8") ||
            strstr(value, "utf8");
 }

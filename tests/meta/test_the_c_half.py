@@ -146,3 +146,47 @@ def test_no_file_spells_a_number_of_the_kernel_for_itself() -> None:
         for line in re.findall(r"^#define \w+_ .*$|\b[A-Z]{4,}_ = -?\d+", path.read_text(), re.MULTILINE)
     ]
     assert private == []
+
+
+ENUM = re.compile(r"\benum\s+(?:\w+\s*)?\{([^}]*)\}")
+NAMED_ENUM = re.compile(r"\benum\s+\w+\s*\{([^}]*)\}")  # one without a name holds constants
+PERMISSION = re.compile(r"ALLOW|PASS|GRANT|CONTINUE|PERMIT")
+BOUND = re.compile(r"_(?:COUNT|CLASSES|SECTIONS|TEXTS|BITS|FREE|LARGEST)$|_(?:MAX|MOST)_")  # sizes that are enumerators
+
+
+def enums(text: str, pattern: re.Pattern[str] = ENUM) -> list[list[str]]:
+    """The enumerators of each enum, with their values where these are written out."""
+    return [[each.strip() for each in found.split(",") if each.strip()] for found in pattern.findall(text)]
+
+
+def every_enumerator() -> set[str]:
+    units = (*sources(".h").values(), *sources(".c").values())
+    return {each.partition("=")[0].strip() for text in units for found in enums(text, NAMED_ENUM) for each in found}
+
+
+def permissions_of_zero(text: str) -> list[str]:
+    zeros = (found[0] for found in enums(text) if re.fullmatch(r"\w+(?:\s*=\s*0)?", found[0]))
+    return [each for each in zeros if PERMISSION.search(each)]
+
+
+def test_what_was_forgotten_is_no_permission() -> None:
+    """A struct of zeros, a row that a table lacks: zero refuses, or decides nothing."""
+    assert permissions_of_zero("enum a { A_PASSED, A_REFUSED };") and permissions_of_zero("enum { A_ALLOWED = 0 };")
+    assert not permissions_of_zero("enum a { A_REFUSED, A_PASSED };") + permissions_of_zero("enum a { A_PASS = 1 };")
+    found = [each for text in (*sources(".h").values(), *sources(".c").values()) for each in permissions_of_zero(text)]
+    assert found == []
+
+
+def test_nothing_is_decided_by_the_order_of_an_enum() -> None:
+    """Whoever adds one in the middle, or at the end, would decide for it without knowing."""
+    named = {name for name in every_enumerator() if not BOUND.search(name)}
+    compared = re.compile(r"(?<![-<>])[<>]=?\s*([A-Z][A-Z_0-9]+)\b|\b([A-Z][A-Z_0-9]+)\s*[<>]=?(?![<>=])")
+    found = [
+        f"{place(path)}: {match[0]}"
+        for suffix in (".h", ".c")
+        for path, text in sources(suffix).items()
+        for match in compared.finditer(text)
+        if (match[1] or match[2]) in named
+    ]
+    assert "DIALLED_OFFERED" in named and len(named) > 150
+    assert found == []

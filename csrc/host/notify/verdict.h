@@ -8,9 +8,9 @@
 #include "notify.h"
 
 enum verdict {
-    VERDICT_ALLOWED,
+    VERDICT_NEVER,   /* -*number is the errno */
     VERDICT_REFUSED, /* with *number; 0: monitor lets it pass */
-    VERDICT_NEVER    /* -*number is the errno */
+    VERDICT_ALLOWED
 };
 
 /* Judges a call by its registers alone, as the kernel has handed them over: nobody can change them any more. */

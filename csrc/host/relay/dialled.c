@@ -35,7 +35,7 @@ static void release(struct psb_relay *relay, struct dialled *dialled) {
     if (dialled->fd >= 0) {
         /* The reader's duplicate could go on where nobody finds it any more; what was sent is still sent. */
         if (dialled->state == DIALLED_HELD) shutdown(dialled->fd, SHUT_RDWR);
-        if (dialled->state <= DIALLED_OFFERED) epoll_ctl(relay->dialler->epoll, EPOLL_CTL_DEL, dialled->fd, NULL);
+        if (is_polled(dialled)) epoll_ctl(relay->dialler->epoll, EPOLL_CTL_DEL, dialled->fd, NULL);
         close(dialled->fd);
         dialled->fd = -1;
     }

@@ -55,6 +55,11 @@ struct dialled {
     uint16_t port;
 };
 
+/* Whether its server's socket is in the dialler's epoll set: nobody else has it yet. */
+static inline int is_polled(const struct dialled *dialled) {
+    return dialled->state == DIALLED_CONNECTING || dialled->state == DIALLED_OFFERED;
+}
+
 struct dialler {
     pthread_mutex_t lock;
     int epoll, wake, channel, failed, is_full; /* is_full: the channel takes nothing now */

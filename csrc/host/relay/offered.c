@@ -60,7 +60,7 @@ static void stop_waiting(struct psb_relay *relay, struct dialled *dialled) {
 int go_offered(struct psb_relay *relay, struct dialled **place, const struct record_field *said) {
     struct dialled *dialled = place ? *place : NULL;
     if (said->size > LONGEST_SAID) return -EPROTO;
-    if (!dialled || !dialled->is_passed || dialled->state > DIALLED_OFFERED) return 0; /* it hears, or has heard */
+    if (!dialled || !dialled->is_passed || !is_polled(dialled)) return 0; /* it hears, or has heard */
     if (!dialled->answer || dialled->is_judged) return -EPROTO;
     if (!keep_words(said, &dialled->said, &dialled->said_size)) {
         cut_dialled(relay, dialled);
