@@ -77,8 +77,7 @@ class CageInit:
         self.canaries: Mapping[str, str] = {}  # and false credentials
         self.commands = Commands()  # that were asked of it
         self.planted = NewNames()  # what was planted in its writable trees, and has been told
-        self._forks_told = 0  # of those that the cgroup has refused
-        self._asked = False  # `ask_written` has its answer still to come
+        self._forks_told, self._asked = 0, False  # refused by the cgroup; whether `ask_written` waits for an answer
         self._lock, self._last_steps = allocate_lock(), LastSteps()
         self._forget_record: Callable[[], None] | None = None
         self._owner = os.getpid()
