@@ -7,8 +7,8 @@ allows, too. So it is decoded from each letter where a byte may begin: four of b
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 from pysandbox.dlp import libraries, passes
 from pysandbox.dlp.passes import DIGITS, LETTERS, Buffer, Text, decoded_runs
@@ -18,7 +18,9 @@ BASE64 = LETTERS + DIGITS + b"+/"
 BASE32 = LETTERS[:26] + b"234567"
 BLANKS = b" \t\r\n"
 SMALL = 4096  # bytes of a text in which base64 may also have blanks between its letters
-COST_OF_A_TRY, PIECE = 1024, 1 << 16
+COST_OF_A_TRY = 1024  # bytes, and as many are fed at first
+A_TURN = 1 << 14  # bytes of work, at least, between two moments at which others may have their turn
+GZIP_OR_ZLIB = 47  # whichever of both formats, with any window
 ZSTD = 0x28  # how its format begins, and no other that is looked for
 
 # Runs of sixteen bytes; of base64 a letter more than is needed of it, and the rest of one.
@@ -91,52 +93,41 @@ ENCODINGS: tuple[tuple[str, Callable[[Text], Iterator[Buffer]]], ...] = (
 def inflated(
     blob: Buffer, charge: Callable[[int], object], longest: int | None = None
 ) -> Iterator[tuple[str, bytes]]:  # fmt: skip
-    """What is compressed anywhere in a blob, as far as it can be read, each with the name of its format. Each try and
-    each byte is charged. `longest`: how many bytes before the end of the blob something may begin that goes on beyond
-    it. Raises Undecodable."""
+    """What is compressed anywhere in a blob, as far as it can be read, each with the name of its format, and empty ones
+    between, as of `decoded`. Each try and each byte is charged. `longest`: how many bytes before the end of the blob
+    something may begin that goes on beyond it. Raises Undecodable."""
     if not passes.bytes_of(blob)[1]:  # it is ASCII: zlib's format begins with x^, and so does much of mathematics
         return
+    since = 0  # bytes of work since others had their turn
     for at in passes.compressed(blob):
-        charge(COST_OF_A_TRY)
-        view = memoryview(blob)[at:]
-        is_zstd = view[0] == ZSTD
-        pieces, is_open = (_of_zstd if is_zstd else _of_zlib)(view, charge)
-        yield "zstd" if is_zstd else "gzip", b"".join(pieces)
-        if is_open and longest is not None and len(blob) - at > longest:
+        pieces, tried = [], _Try(memoryview(blob)[at:])
+        name = tried.name
+        for work, piece in tried.pieces():
+            charge(work)
+            pieces.append(piece)
+            since += work
+            if since >= A_TURN:
+                yield name, b""
+                since = 0
+        if said := b"".join(pieces):
+            yield name, said
+        if tried.is_open and longest is not None and len(blob) - at > longest:
             raise Undecodable("what is compressed in it is longer than what is looked at as a whole")
 
 
-def _of_zlib(said: memoryview, charge: Callable[[int], object]) -> tuple[list[bytes], bool]:
-    """What was packed, and whether it goes on beyond its end. zlib is fed in pieces: it copies what it leaves of its
-    input, and a blob may have a hundred thousand members."""
-    stream, pieces = zlib.decompressobj(47), []
-    try:
-        for begin in range(0, len(said), PIECE):
-            rest: bytes | memoryview = said[begin : begin + PIECE]
-            while rest and not stream.eof:
-                pieces.append(stream.decompress(rest, PIECE))
-                rest = stream.unconsumed_tail
-                charge(len(pieces[-1]))
-            if stream.eof:
-                return pieces, False
-    except zlib.error:
-        return pieces, False
-    return pieces, True
+class _Try:
+    """What may be the beginning of something compressed. `is_open`: it is, and goes on beyond the end."""
 
+    def __init__(self, said: memoryview) -> None:
+        self._said, self.is_open = said, False
+        self.name = "zstd" if said[0] == ZSTD else "gzip"
 
-def _of_zstd(said: memoryview, charge: Callable[[int], object]) -> tuple[list[bytes], bool]:
-    stream, pieces = libraries.zstd_stream(), []
-    if stream is None:
-        raise Undecodable(f"something in it is compressed with zstd, and the library is missing: {libraries.HOW}")
-    try:
-        for begin in range(0, len(said), PIECE):
-            rest: bytes | memoryview = said[begin : begin + PIECE]
-            while not stream.eof and (rest or not stream.needs_input):
-                pieces.append(stream.decompress(rest, PIECE))
-                rest = b""
-                charge(len(pieces[-1]))
-            if stream.eof:
-                return pieces, False
-    except libraries.ERRORS:
-        return pieces, False
-    return pieces, True
+    def pieces(self) -> Iterator[tuple[int, bytes]]:
+        """What it says as far as it can be read, each piece with how many bytes of work it was. Raises Undecodable."""
+        yield COST_OF_A_TRY, b""
+        stream = libraries.zlib_stream(GZIP_OR_ZLIB) if self.name == "gzip" else libraries.zstd_stream()
+        if stream is None:
+            raise Undecodable(f"something in it is compressed with zstd, and the library is missing: {libraries.HOW}")
+        with suppress(*libraries.ERRORS):
+            yield from libraries.undoing(stream, self._said, COST_OF_A_TRY)
+            self.is_open = not stream.eof

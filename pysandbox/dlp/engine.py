@@ -87,8 +87,13 @@ class Scan:
             yield text, via
         if len(blob) >= LARGE:
             yield len(blob)
+        before = self._work.left
         for name, said in inflated(blob, self._work.take, self._longest):
-            yield from self._views(said, (*via, name))
+            if said:
+                yield from self._views(said, (*via, name))
+            else:
+                yield before - self._work.left
+            before = self._work.left
 
     @property
     def findings(self) -> tuple[Finding, ...]:

@@ -1,10 +1,13 @@
-"""What undoes the compression that Python itself does not: brotli, and before Python 3.14 zstd (`pip install
-'pysandbox[dlp]'`). Either may be missing: what is compressed so cannot be looked at then, and is refused.
+"""What undoes compression: zlib, which is always there; brotli, and before Python 3.14 zstd, of a library each (`pip
+install 'pysandbox[dlp]'`). Either may be missing: what is compressed so cannot be looked at then, and is refused.
 
 Loaded where bodies are scanned, and with this file: a confined inspector can load nothing later.
 """
 
 from __future__ import annotations
+
+import zlib
+from collections.abc import Generator
 
 from pysandbox.shapes import Any, Protocol
 
@@ -22,6 +25,7 @@ except ImportError:
 
 HOW = "pip install 'pysandbox[dlp]'"
 WINDOW = 23  # log2: 8 MiB are the most that a body in zstd may ask for (RFC 9659)
+PIECE = 1 << 16  # bytes; the most that is fed, or comes out, at once
 LIMITS_ITS_OUTPUT = (1, 2)  # the version of brotli from which on a few bytes cannot take all memory
 
 
@@ -38,11 +42,37 @@ class Stream(Protocol):
         """About so many bytes at most. Raises one of ERRORS."""
 
 
+class _Zlib:
+    """As zstd of Python 3.14 does it. What it is fed is to be small: it copies what it leaves of it."""
+
+    def __init__(self, form: int) -> None:
+        self._stream = zlib.decompressobj(form)
+        self._has_more = False
+
+    @property
+    def eof(self) -> bool:
+        return self._stream.eof
+
+    @property
+    def needs_input(self) -> bool:
+        return not (self._has_more or self._stream.unconsumed_tail)
+
+    @property
+    def unused_data(self) -> bytes:
+        return self._stream.unused_data
+
+    def decompress(self, said: Any, max_length: int) -> bytes:
+        piece = self._stream.decompress(self._stream.unconsumed_tail or said, max_length)
+        self._has_more = len(piece) == max_length
+        return piece
+
+
 class _Brotli:
     unused_data = b""  # what follows a stream is an error
 
     def __init__(self) -> None:
         self._stream = brotli.Decompressor()
+        self._has_more = False
 
     @property
     def eof(self) -> bool:
@@ -50,10 +80,17 @@ class _Brotli:
 
     @property
     def needs_input(self) -> bool:
-        return bool(self._stream.can_accept_more_data())
+        return not self._has_more and bool(self._stream.can_accept_more_data())
 
     def decompress(self, said: Any, max_length: int) -> bytes:
-        return bytes(self._stream.process(said, output_buffer_limit=max_length))
+        piece = bytes(self._stream.process(said, output_buffer_limit=max_length))
+        self._has_more = len(piece) >= max_length
+        return piece
+
+
+def zlib_stream(form: int) -> Stream:
+    """`form`: the window, as `zlib` has it."""
+    return _Zlib(form)
 
 
 def brotli_stream() -> Stream | None:
@@ -71,6 +108,23 @@ def zstd_stream() -> Stream | None:
     return made
 
 
-ERRORS: tuple[type[Exception], ...] = tuple(
-    error for error in (brotli and brotli.error, zstd and zstd.ZstdError) if error is not None
+ERRORS: tuple[type[Exception], ...] = (
+    zlib.error,
+    *(error for error in (brotli and brotli.error, zstd and zstd.ZstdError) if error is not None),
 )
+
+
+def undoing(stream: Stream, said: memoryview, first: int = PIECE) -> Generator[tuple[int, bytes], None, int]:
+    """What a stream says, in pieces of PIECE bytes at most, each with how many bytes of work it was: those that went in
+    or those that came out, whichever are more; so neither a stream of nothing nor one of zeros is cheap. `first` is how
+    much is fed at first. Returns where it ends in `said`; if it has not, `stream.eof` says so. Raises one of ERRORS."""
+    at, size = 0, first
+    while at < len(said) and not stream.eof:
+        fed = said[at : at + size]
+        at, size = at + len(fed), min(2 * size, PIECE)
+        piece = stream.decompress(fed, PIECE)
+        yield max(len(fed), len(piece)), piece
+        while not (stream.eof or stream.needs_input):
+            piece = stream.decompress(b"", PIECE)
+            yield len(piece), piece
+    return at - len(stream.unused_data)

@@ -9,11 +9,12 @@ import gzip
 import random
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 
 import pytest
 
+from _support.generators import returned
 from _support.inspected import NAME, Asking, ask, request
 from _support.scanned import SCAN, ScannedHost, post, scanned
 from pysandbox.gate.inspection import grpc_messages
@@ -117,9 +118,9 @@ def test_what_is_undone_in_one_turn_is_bounded(is_open: bool, monkeypatch: pytes
     undone: list[int] = []
     plain = grpc_messages.plain
 
-    def counted(said: bytes, codings: list[bytes], most: int) -> bytes | bytearray:
+    def counted(said: bytes, codings: list[bytes], most: int) -> Generator[int, None, bytes | bytearray]:
         undone.append(most)  # in vain, too
-        made = plain(said, codings, most)
+        made = yield from plain(said, codings, most)
         undone[-1] = len(made)
         return made
 
@@ -129,7 +130,7 @@ def test_what_is_undone_in_one_turn_is_bounded(is_open: bool, monkeypatch: pytes
     holding = GrpcMessages(lambda *_: is_open, LEAST, [b"gzip"])
     went = 0
     while went < len(content):
-        part = holding.part(content, went, went, done=True)
+        part = returned(holding.deciding(content, went, went, done=True))
         assert part is not None and sum(undone) <= 3 * LEAST and len(part.said) <= 2 * LEAST
         if part.why:
             assert is_open
@@ -147,14 +148,15 @@ def test_what_waits_is_not_undone_again(monkeypatch: pytest.MonkeyPatch) -> None
     holding, content = GrpcMessages(lambda *_: True, LEAST, [b"gzip"]), bytearray()
     for count in range(1, 100):
         content += message(gzip.compress(b"hello"))
-        assert holding.part(content, 0, 0, done=False) is None
+        assert returned(holding.deciding(content, 0, 0, done=False)) is None
         assert len(undone) == count
 
 
 def test_encodings_inside_each_other_are_undone_for_nobody() -> None:
     said = gzip.compress(gzip.compress(bytes(LEAST)))
     assert len(said) < 200
-    part = GrpcMessages(lambda *_: False, LEAST, [b"gzip", b"gzip"]).part(bytearray(message(said)), 0, 0, done=True)
+    holding = GrpcMessages(lambda *_: False, LEAST, [b"gzip", b"gzip"])
+    part = returned(holding.deciding(bytearray(message(said)), 0, 0, done=True))
     assert part is not None and "in no way that may be undone" in part.why
 
 

@@ -4,22 +4,30 @@ server may read what nobody here has. Pure.
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 
 from pysandbox.dlp import libraries
 
 IDENTITY = b"identity"
 MOST_CODINGS = 4
 MOST_MEMBERS = 64  # of one gzip file
+GZIP, ZLIB = 31, 15  # as `zlib` tells formats
 
 
 class UnreadableCoding(Exception):
     """A body that cannot be decoded; says why."""
 
 
-def plain(said: bytes | bytearray, codings: list[bytes], most: int) -> bytes | bytearray:
-    """Without them; at most so many bytes. Raises UnreadableCoding."""
+class _OtherFormat(UnreadableCoding):
+    """It is not compressed as it says."""
+
+
+Undoing = Generator[int, None, bytes]
+
+
+def plain(said: bytes | bytearray, codings: list[bytes], most: int) -> Generator[int, None, bytes | bytearray]:
+    """Returns it without them; at most so many bytes. Stops after each piece to say of how many bytes it was. Raises
+    UnreadableCoding."""
     applied = [each for each in codings if each != IDENTITY]
     if len(applied) > MOST_CODINGS:
         raise UnreadableCoding("too many encodings inside each other")
@@ -27,92 +35,76 @@ def plain(said: bytes | bytearray, codings: list[bytes], most: int) -> bytes | b
         undo = CODINGS.get(coding)
         if undo is None:
             raise UnreadableCoding("its Content-Encoding is not known here: gzip, deflate, br and zstd are")
-        said = undo(said, most)
+        said = yield from undo(said, most)
     return said
 
 
-def _ungzipped(said: bytes | bytearray, most: int) -> bytes:
+def _ungzipped(said: bytes | bytearray, most: int) -> Undoing:
     """All members, and nothing after them."""
-    pieces: list[bytes] = []
-    while said:
-        if len(pieces) >= MOST_MEMBERS:
-            raise UnreadableCoding("it is compressed in too many parts")
-        piece, said = _stream(said, 31, most)
-        most -= len(piece)
-        pieces.append(piece)
-    if not pieces:
-        raise UnreadableCoding("it ends early")
-    return b"".join(pieces)
+    return (yield from _streams(lambda: libraries.zlib_stream(GZIP), said, most))
 
 
-def _inflated(said: bytes | bytearray, most: int) -> bytes:
+def _inflated(said: bytes | bytearray, most: int) -> Undoing:
     """zlib's format; or what it wraps alone, as some send it."""
-    for form in (15, -15):
-        try:
-            plain, rest = _stream(said, form, most)
-        except zlib.error:
-            continue
-        if rest:
-            raise UnreadableCoding("something follows what is compressed")
-        return plain
-    raise UnreadableCoding("it is not compressed as it says")
-
-
-def _stream(said: bytes | bytearray, form: int, most: int) -> tuple[bytes, bytes]:
-    """One stream, and what follows it. Raises UnreadableCoding; zlib.error for what is none."""
-    stream = zlib.decompressobj(form)
     try:
-        plain = stream.decompress(said, most + 1)
-    except zlib.error:
-        if form != 31:
-            raise
-        raise UnreadableCoding("it is not compressed as it says") from None
-    if len(plain) > most:
-        raise UnreadableCoding("it is more than is looked at as a whole once it is decompressed")
-    if not stream.eof:
-        raise UnreadableCoding("it ends early")
-    return plain, stream.unused_data
+        return (yield from _only(libraries.zlib_stream(ZLIB), said, most))
+    except _OtherFormat:
+        return (yield from _only(libraries.zlib_stream(-ZLIB), said, most))
 
 
-def _unbrotlied(said: bytes | bytearray, most: int) -> bytes:
-    plain, rest = _whole(libraries.brotli_stream(), said, most)
-    if rest:
-        raise UnreadableCoding("something follows what is compressed")
-    return plain
+def _unbrotlied(said: bytes | bytearray, most: int) -> Undoing:
+    return (yield from _only(libraries.brotli_stream(), said, most))
 
 
-def _unzstded(said: bytes | bytearray, most: int) -> bytes:
+def _unzstded(said: bytes | bytearray, most: int) -> Undoing:
     """All frames, those that are skipped too, and nothing after them."""
+    return (yield from _streams(libraries.zstd_stream, said, most))
+
+
+def _streams(begin: Callable[[], libraries.Stream | None], said: bytes | bytearray, most: int) -> Undoing:
+    """One after the other, and nothing after them."""
     pieces: list[bytes] = []
-    rest: bytes | bytearray = said
-    while rest or not pieces:
-        if len(pieces) >= MOST_MEMBERS:
-            raise UnreadableCoding("it is compressed in too many parts")
-        piece, rest = _whole(libraries.zstd_stream(), rest, most)
-        most -= len(piece)
-        pieces.append(piece)
+    rest = memoryview(said)
+    for _ in range(MOST_MEMBERS):
+        size = yield from _undo(begin(), rest, most, pieces)
+        rest = rest[size:]
+        if not rest:
+            return b"".join(pieces)
+    raise UnreadableCoding("it is compressed in too many parts")
+
+
+def _only(stream: libraries.Stream | None, said: bytes | bytearray, most: int) -> Undoing:
+    pieces: list[bytes] = []
+    if (yield from _undo(stream, memoryview(said), most, pieces)) < len(said):
+        raise UnreadableCoding("something follows what is compressed")
     return b"".join(pieces)
 
 
-def _whole(stream: libraries.Stream | None, said: bytes | bytearray, most: int) -> tuple[bytes, bytes]:
-    """One stream to its end, and what follows it."""
+def _undo(
+    stream: libraries.Stream | None, said: memoryview, most: int, pieces: list[bytes]
+) -> Generator[int, None, int]:  # fmt: skip
+    """One stream to its end, and returns where that is. `most` is of all the pieces together."""
     if stream is None:
         raise UnreadableCoding(f"the library for its Content-Encoding is missing: {libraries.HOW}")
-    pieces: list[bytes] = []
-    size = 0
-    try:
-        while not stream.eof and size <= most and not (pieces and stream.needs_input):
-            pieces.append(stream.decompress(b"" if pieces else said, most + 1 - size))
-            size += len(pieces[-1])
-    except libraries.ERRORS:
-        raise UnreadableCoding("it is not compressed as it says") from None
-    if size > most:
-        raise UnreadableCoding("it is more than is looked at as a whole once it is decompressed")
+    left, undoing = most - sum(map(len, pieces)), libraries.undoing(stream, said)
+    while True:
+        try:
+            work, piece = next(undoing)
+        except StopIteration as ended:
+            end: int = ended.value
+            break
+        except libraries.ERRORS:
+            raise _OtherFormat("it is not compressed as it says") from None
+        left -= len(piece)
+        if left < 0:
+            raise UnreadableCoding("it is more than is looked at as a whole once it is decompressed")
+        pieces.append(piece)
+        yield work
     if not stream.eof:
         raise UnreadableCoding("it ends early")
-    return b"".join(pieces), stream.unused_data
+    return end
 
 
-CODINGS: dict[bytes, Callable[[bytes | bytearray, int], bytes]] = {
+CODINGS: dict[bytes, Callable[[bytes | bytearray, int], Undoing]] = {
     b"gzip": _ungzipped, b"x-gzip": _ungzipped, b"deflate": _inflated, b"br": _unbrotlied, b"zstd": _unzstded,
 }  # fmt: skip

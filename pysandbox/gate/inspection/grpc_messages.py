@@ -5,12 +5,13 @@ A credential that is cut in two messages is looked for where they meet: in what 
 what the last field of each says, since bytes of Protocol Buffers stand between two texts. A message at whose end one
 may begin waits for the next. What is not framed so, or is longer than is looked at as a whole, is held as any other
 body is. A message of a few bytes may say eight MiB: what is undone in one turn is bounded together, it is not kept
-while it waits, and it is not undone again for each one that comes behind it.
+while it waits, and it is not undone again for each one that comes behind it. It is undone in steps, between which
+others have their turn.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 
 from pysandbox._native import ffi, lib
 from pysandbox.gate.inspection.codings import IDENTITY, UnreadableCoding, plain
@@ -54,32 +55,28 @@ class GrpcMessages:
         self._other: Whole | None = None
 
     def deciding(self, content: bytearray, sent: int, counted: int, *, done: bool) -> Deciding:
-        yield from ()
-        return self.part(content, sent, counted, done=done)
-
-    def part(self, content: bytearray, sent: int, counted: int, *, done: bool) -> BodyPart | None:
         if self._other is None:
             self._look_ahead(content, sent)
         if self._other is not None:
             return self._other.part(content, sent, counted, done=done)
         try:
-            at, is_all = self._take_whole(content, sent)
+            at, is_all = yield from self._take_whole(content, sent)
         except UnreadableCoding as error:
             return self._given_up(content, str(error))
         if done and is_all:
-            return self._looked_at(content, sent, len(self._waiting), bytes(content[at:]))
+            return (yield from self._looked_at(content, sent, len(self._waiting), bytes(content[at:])))
         count = self._closed()
         if count:
-            return self._looked_at(content, sent, count)
+            return (yield from self._looked_at(content, sent, count))
         if not is_all or len(content) >= self._most:
             return self._given_up(content, "more of it waits for its end than is looked at as a whole")
         return None
 
-    def _looked_at(self, content: bytearray, sent: int, count: int, *rest: bytes) -> BodyPart:
+    def _looked_at(self, content: bytearray, sent: int, count: int, *rest: bytes) -> Generator[int, None, BodyPart]:
         """The first of what waits, and what is no whole message."""
         messages, goes = [], sent
         for each in self._waiting[:count]:
-            messages.append(self._said(content, goes, goes + each.size, self._most))
+            messages.append((yield from self._said(content, goes, goes + each.size, self._most)))
             goes += each.size
         messages += rest
         goes += sum(map(len, rest))
@@ -112,7 +109,7 @@ class GrpcMessages:
         if flag > 1 or (len(content) - sent >= HEAD and not flag and length > self._most):
             self._other = Whole(self._most, self._most)
 
-    def _take_whole(self, content: bytearray, sent: int) -> tuple[int, bool]:
+    def _take_whole(self, content: bytearray, sent: int) -> Generator[int, None, tuple[int, bool]]:
         """Takes what has become whole behind what waits, as long as all of it says no more than is looked at together.
         Returns where that ends, and whether it was all. Raises UnreadableCoding."""
         at = sent + sum(each.size for each in self._waiting)
@@ -121,7 +118,7 @@ class GrpcMessages:
                 return at, False
             left = self._most - sum(each.says for each in self._waiting)
             try:
-                said = self._said(content, at, end, max(0, left))
+                said = yield from self._said(content, at, end, max(0, left))
             except UnreadableCoding:
                 if self._waiting:  # it may be too much beside them alone
                     return at, False
@@ -139,14 +136,14 @@ class GrpcMessages:
             raise UnreadableCoding("a message is compressed, and more than is looked at as a whole")
         return end if end <= len(content) else at
 
-    def _said(self, content: bytearray, at: int, end: int, most: int) -> bytes:
+    def _said(self, content: bytearray, at: int, end: int, most: int) -> Generator[int, None, bytes]:
         """What a message says, of which so much may be undone. Raises UnreadableCoding."""
         said = bytes(content[at + HEAD : end])
         if not content[at]:
             return said
         if len(self._codings) != 1:  # gRPC knows no encodings inside each other
             raise UnreadableCoding("a message is compressed, in no way that may be undone")
-        return bytes(plain(said, self._codings, most))
+        return bytes((yield from plain(said, self._codings, most)))
 
 
 def _end(before: bytes, messages: list[bytes]) -> bytes:

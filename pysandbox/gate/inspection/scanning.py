@@ -191,7 +191,7 @@ class ConnectionScan:
                 raise UnreadableCoding("it is compressed, and more than is looked at as a whole")
             for fake in self._fakes:  # in as many bytes: the part says where in it something is known
                 said = said.replace(fake, BLANK.ljust(len(fake))) if fake in said else said
-            said = plain(said, codings, self._plan.whole)
+            said = yield from plain(said, codings, self._plan.whole)
             made = self._plan.scan(b"".join((said, APART, trailer)) if trailer else said, whole=part.is_whole)
             yield from made.steps()
         except (Undecodable, UnreadableCoding) as error:
