@@ -145,11 +145,16 @@ int unserved_end(const struct relay *relay) {
     return relay->is_served ? -1 : relay->source;
 }
 
+/* libc takes the older call only where the answer is ENOSYS (pysandbox/launch/no_thread.py). */
+#define NO_CLONE3                                                                                                      \
+    "the command's output could not be passed on, since a filter of system calls refuses clone3 (a container of "      \
+    "Docker before 20.10.10, or with an old libseccomp): update the engine, or give the container a newer profile"
+
 static void serve_relay(struct relay *relay) {
     const int result = start_detached_thread(run_relay, relay, THREAD_STACK);
     relay->is_served = !result;
     if (!result) return;
-    lose(relay, -result, "the command's output could not be passed on");
+    lose(relay, -result, result == -EPERM ? NO_CLONE3 : "the command's output could not be passed on");
     close_relay(relay);
 }
 

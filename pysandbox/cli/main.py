@@ -135,12 +135,21 @@ def _reported(arguments: list[str]) -> int:
     except (CageError, OSError) as error:
         console.error(str(error))
     except Exception as error:
-        console.error(f"internal error: {type(error).__name__}: {error}; please report it, with the output of -v")
+        console.error(_unforeseen(error))
         if "-v" in arguments:
             import traceback
 
             traceback.print_exc()
     return OUR_FAILURE
+
+
+def _unforeseen(error: Exception) -> str:
+    if isinstance(error, RuntimeError):
+        from pysandbox.launch import no_thread
+
+        if (why := no_thread.explained(error)) is not None:
+            return why
+    return f"internal error: {type(error).__name__}: {error}; please report it, with the output of -v"
 
 
 def _dispatch(arguments: list[str]) -> int:

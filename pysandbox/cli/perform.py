@@ -15,6 +15,7 @@ from stat import S_ISFIFO, S_ISREG, S_ISSOCK
 from pysandbox.cli import console
 from pysandbox.cli.attend import Attendance, Signals
 from pysandbox.cli.descriptors import can_ask, wants_pty
+from pysandbox.cli.flags import UsageError
 from pysandbox.cli.note_lines import end_lines, weaker_lines
 from pysandbox.cli.trail import open_audit
 from pysandbox.errors import CageError, PolicyError, StartError
@@ -172,6 +173,10 @@ def say_why(result: Result, cage: Cage, code: int, directory: str | None = None)
 def _detach(argv: list[str], asked: ResolvedRequest, cwd: str | None) -> tuple[int, None]:
     from pysandbox.cage import Cage
 
+    if os.getpid() == 1:
+        raise UsageError("--detach as PID 1 of a container, or of another PID namespace, would keep nothing: the kernel "
+                         "ends all that is in it as soon as this program has returned. Leave out --detach, which runs "
+                         "the command in the foreground; or start this from a PID 1 that stays")  # fmt: skip
     kind = os.fstat(0).st_mode
     if S_ISSOCK(kind):
         console.say(

@@ -157,7 +157,10 @@ class PipeRelay:
         made = ffi.new("struct psb_outflow **")
         result = lib.psb_start_outflow(self.source, self._target, self._widens, made)
         if result < 0:
-            raise OSError(-result, f"the command's output cannot be passed on: {os.strerror(-result)}")
+            from pysandbox.launch.no_thread import WHY
+
+            why = WHY.get(-result, os.strerror(-result))
+            raise OSError(-result, f"the command's output cannot be passed on: {why}")
         self.source = -1
         self._flow = ffi.gc(made[0], lib.psb_release_outflow)
 

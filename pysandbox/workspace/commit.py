@@ -86,7 +86,7 @@ def commit_all(parts: Sequence[CommitPart], *, on_conflict: OnConflict = "fail",
             held.enter_context(locked(tree.path, tree.fd))
         looked = _all_judged(parts, on_conflict, own, exactly=exactly)
         writings = [_Writing(part, each, own) for part, each in zip(parts, looked, strict=True)]
-        _carry_out([each for each in writings if each.renames or each.traits], held)
+        _carry_out(_grouped([each for each in writings if each.renames or each.traits]), held)
         return [each.done() for each in writings]
 
 
@@ -164,6 +164,12 @@ class _Writing:
     def journal(self) -> CommitJournal:
         return CommitJournal(self._place)
 
+    def will_go_back(self) -> None:
+        """A kill from here on is undone."""
+        if self._is_begun:
+            with suppress(OSError):
+                self.journal.back()
+
     def back_out(self) -> bool:
         """Whether nothing of it is left in the tree, but for names that `recover` removes."""
         if not self._is_begun or back_out(self.journal, self.tree.fd, self.plan):
@@ -186,6 +192,14 @@ class _Writing:
         return Committed(self.name, self.tree.path, self._looked.written, self._looked.skipped, stamps)
 
 
+def _grouped(writings: list[_Writing]) -> list[_Writing]:
+    """A kill finds which belong together."""
+    names = tuple(each.name for each in writings)
+    for each in writings if len(names) > 1 else ():
+        each.plan = each.plan._replace(group=names)
+    return writings
+
+
 def _carry_out(writings: Sequence[_Writing], held: ExitStack) -> None:
     """Nothing is in its place before everything is staged, of all trees, and the first surprise in one takes back the
     others. Raises CommitConflict, CommitError."""
@@ -198,6 +212,8 @@ def _carry_out(writings: Sequence[_Writing], held: ExitStack) -> None:
                 at = each.tree.path
                 step(each)
     except BaseException as error:
+        for each in reversed(writings):  # the last one first, which decides
+            each.will_go_back()
         left = tuple((each.name, each.tree.path) for each in reversed(writings) if not each.back_out())
         if isinstance(error, CommitError) and not left:
             raise

@@ -62,7 +62,8 @@ class Trait(NamedTuple):
 
 class JournalRecord(NamedTuple):
     """What a journal says: how far its commit has come, and what it is. `origin`: for an undo, the directory of the
-    commit whose saved files are its staged ones; they go back there."""
+    commit whose saved files are its staged ones; they go back there. `group`: of a commit to several trees the ids of
+    all, in the order in which their lines are written; the line of the last one that it applies decides for all."""
 
     id: str
     tree: str
@@ -71,6 +72,7 @@ class JournalRecord(NamedTuple):
     traits: tuple[Trait, ...]
     phase: Literal["stage", "apply", "done"] = "stage"
     origin: str = ""
+    group: tuple[str, ...] = ()
 
 
 class CommitJournal:
@@ -167,6 +169,7 @@ def _written(line: dict[str, Any]) -> JournalRecord:
     return JournalRecord(
         str(line["id"]), str(line["tree"]), (int(first), int(second)), tuple(map(_move, line["moves"])),
         tuple(Trait(each[0], tuple(each[1]), *each[2:]) for each in line["traits"]), origin=str(line["origin"]),
+        group=tuple(map(str, line.get("group", ()))),
     )  # fmt: skip
 
 

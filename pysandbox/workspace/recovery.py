@@ -1,7 +1,7 @@
 """What a kill has left of a commit is finished or undone.
 
 A journal that was staging is undone, one that was applying is finished, or undone where the tree has changed under it
-since. Whoever opens or commits a workspace, or starts a cage that has one, calls `recover` first; it costs two stat(2)
+since; those of a commit to several trees are all finished, or all undone. Whoever opens or commits a workspace, or starts a cage that has one, calls `recover` first; it costs two stat(2)
 where nothing has changed since there was nothing to do, and one listing otherwise, however many commits and workspaces
 are kept: those in which this process has seen that nothing is left to be done are not opened again. `interrupted` only
 looks.
@@ -73,7 +73,7 @@ def interrupted() -> list[Recovered]:
     found = []
     for name in store.names():
         with suppress(OSError, *UNREADABLE), store.opened_one(name) as place:
-            written = CommitJournal(place).read()
+            written = _decided(CommitJournal(place).read())
             if written is not None and written.phase != "done" and not _under_way(written):
                 found.append(
                     Recovered(name, written.tree, "to be finished" if written.phase == "apply" else "to be undone")
@@ -165,6 +165,7 @@ def _recover_one(place: int, written: JournalRecord) -> str:
         return _cleared(place, written)
     try:
         with tree_of(written) as tree, locked(written.tree, tree):
+            written = _decided(written) or written
             if written.phase == "apply":
                 with suppress(Moved, OSError):
                     apply(tree, written)
@@ -173,13 +174,41 @@ def _recover_one(place: int, written: JournalRecord) -> str:
                     if written.origin:
                         store.remove(written.origin)
                     return "finished"
+            _take_back_others(written)
             if not _unstage(place, tree, written) and not is_old(place):
                 return "left: a directory of it is not where it was"
     except CommitError as error:
         return "" if error.errno == errno.EBUSY else f"left: {error}"
     except OSError as error:
         return f"left: {error}"
+    except UNREADABLE:
+        return "left: the journal of another of its trees cannot be read"
     return "undone"
+
+
+def _decided(written: JournalRecord | None) -> JournalRecord | None:
+    """A commit to several trees is applied once the last of its journals says so; nothing is in its place before. Where
+    that one is gone, it was applied: it goes after the others were told that they are undone. Raises OSError, and what
+    is UNREADABLE."""
+    if written is None or written.phase != "apply" or written.id in written.group[-1:]:
+        return written
+    with suppress(FileNotFoundError):
+        for last in written.group[-1:]:
+            with store.opened_one(last) as place:
+                found = CommitJournal(place).read()
+            if found is None or found.phase == "stage":
+                return written._replace(phase="stage")
+    return written
+
+
+def _take_back_others(written: JournalRecord) -> None:
+    """What is undone in one tree is undone in the others, too; their trees may be out of reach for now."""
+    for name in written.group:
+        with suppress(OSError, *UNREADABLE), store.opened_one(name) as place:
+            journal = CommitJournal(place)
+            found = journal.read()
+            if name != written.id and found is not None and found.phase == "apply":
+                journal.back()
 
 
 def _cleared(place: int, written: JournalRecord) -> str:

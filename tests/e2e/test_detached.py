@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -235,6 +236,22 @@ def test_the_command_line_detaches_shows_and_attaches(registry_home: Path) -> No
     assert (ended.returncode, ended.stdout, ended.stderr[:4]) == (5, "out\n", "err\n")
     assert pysandbox("attach", cage_id, "--close").returncode == 5
     assert kinds() == []
+
+
+@pytest.mark.parametrize("is_first", [False, True])
+def test_pid_1_keeps_nothing_and_says_so(registry_home: Path, is_first: bool) -> None:
+    """The control: a PID 1 that stays until its command has ended."""
+    line = shlex.join([sys.executable, "-m", "pysandbox", "run", "--detach", "--", "sh", "-c", "sleep 0.2; echo kept"])
+    wait = shlex.join([sys.executable, "-m", "pysandbox", "attach", "--close"])
+    script = f"exec {line}" if is_first else f"{line} && {wait}"
+    space = ["unshare", "--user", "--map-current-user", "--pid", "--fork", "--mount-proc", "--kill-child"]
+    done = subprocess.run([*space, "sh", "-c", script], capture_output=True, text=True, timeout=60)
+    if "unshare failed" in done.stderr or "mount" in done.stderr:
+        pytest.skip(f"no PID namespace here: {done.stderr}")
+    if is_first:
+        assert (done.returncode, done.stdout) == (125, "") and "PID 1" in done.stderr and "Leave out" in done.stderr
+    else:
+        assert (done.returncode, done.stdout.splitlines()[1:]) == (0, ["kept"])
 
 
 def test_without_an_id_it_is_the_newest(registry_home: Path) -> None:

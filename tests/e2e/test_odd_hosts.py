@@ -5,6 +5,7 @@ Each is made by an unprivileged user: with a user namespace of its own, in which
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import resource
@@ -12,12 +13,13 @@ import stat
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from _support.kept_runs import COMMAND, LIMIT, Home
-from kernel.inject import ALLOW_ALL, install
+from kernel.inject import ALLOW_ALL, EQUAL, ERRNO, LOAD, NUMBERS, RETURN, install, instruction
 from pysandbox import Cage, Policy, StartError
 
 ROOT = ("unshare", "--user", "--map-root-user", "--mount")
@@ -219,3 +221,22 @@ def test_a_directory_that_may_not_be_read_is_no_copy_on_write_tree(home: Home) -
     finally:
         home.project.chmod(0o700)
     assert done.returncode == 125 and "may not be read by you" in done.stderr, done.stderr
+
+
+# ---- a container's filter --------------------------------------------------------------------------------------------
+
+NO_CLONE3 = (
+    instruction(LOAD, 0) + instruction(EQUAL, NUMBERS["clone3"], 1) + instruction(RETURN, ERRNO | errno.EPERM) + ALLOW_ALL
+)  # as Docker's before 20.10.10 had it: libc goes on with clone where the answer is ENOSYS alone
+
+
+@pytest.mark.parametrize("flags", [(), ("--isolation", "landlock"), ("--host", "example.com")], ids=str)
+def test_a_filter_that_keeps_a_program_from_threads_is_told(home: Home, flags: tuple[str, ...]) -> None:
+    """The control: the same filter with the answer of a kernel that has no such call."""
+    absent = NO_CLONE3.replace(instruction(RETURN, ERRNO | errno.EPERM), instruction(RETURN, ERRNO | errno.ENOSYS))
+    for filtered, works in ((absent, True), (NO_CLONE3, False)):
+        done = ran(home, "sh", "-c", f"{COMMAND} run {' '.join(flags)} -- echo hi", prepare=partial(install, filtered))
+        if works:
+            assert (done.returncode, done.stdout) == (0, "hi\n"), done.stderr
+        else:
+            assert done.returncode == 125 and "refuses clone3" in done.stderr and "internal" not in done.stderr
