@@ -10,8 +10,8 @@ import errno
 
 PYTHON_S = "can't start new thread"
 _FILTER = (
-    "a filter of system calls refuses clone3 (a container of Docker before 20.10.10, or with an old libseccomp): update "
-    "the engine, or give the container a newer profile (--security-opt seccomp=FILE)"
+    "a filter of system calls refuses clone3 (a container of Docker before 20.10.10, or with an old libseccomp): "
+    "update the engine, or give the container a newer profile (--security-opt seccomp=FILE)"
 )
 _LIMIT = (
     "the limit of processes is reached (ulimit -u, or pids.max of the group or container that this runs in): raise it, "

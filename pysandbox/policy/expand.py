@@ -91,8 +91,31 @@ def normal(path: str) -> str:
 
 
 def expand(policy: P, *, env: Mapping[str, str], cwd: str, home: str) -> P:
-    """`policy` with every path literal and absolute. PolicyError names the option of the first that cannot be."""
+    """`policy` with every path literal and absolute. PolicyError names the option of the first that cannot be.
+
+    `~` is `home`, which a variable moves no grant away from; where $HOME is another one, as under sudo or in the
+    containers of some CI, what is taken away below `~` is taken away in both."""
+    if other := _other_home(env, cwd, home):
+        policy = _with_denials_in(policy, other)
     return _with_paths(policy, Surroundings(env, cwd, home).absolute, Surroundings(env, cwd, home, escape).absolute)
+
+
+def _other_home(env: Mapping[str, str], cwd: str, home: str) -> str:
+    """Where $HOME leads, as programs take it; empty where it is unset, or leads to the same."""
+    given = env.get("HOME", "")
+    path = normal(given if given.startswith("/") else f"{cwd}/{given}") if given else ""
+    return "" if path in ("/", normal(home)) else path
+
+
+def _with_denials_in(policy: P, other: str) -> P:
+    changes: dict[str, Any] = {}
+    for name in GRANT_LISTS:
+        grants = getattr(policy, name)
+        own = [each for each in grants if each.path == "~" or each.path.startswith("~/")]
+        if own and name not in GRANTING:
+            there = (Grant(quote(escape(other)) + each.path[1:], optional=True) for each in own)
+            changes[name] = (*grants, *there)
+    return replace(policy, **changes) if changes else policy
 
 
 def quoted(policy: P) -> P:

@@ -226,7 +226,10 @@ def test_a_directory_that_may_not_be_read_is_no_copy_on_write_tree(home: Home) -
 # ---- a container's filter --------------------------------------------------------------------------------------------
 
 NO_CLONE3 = (
-    instruction(LOAD, 0) + instruction(EQUAL, NUMBERS["clone3"], 1) + instruction(RETURN, ERRNO | errno.EPERM) + ALLOW_ALL
+    instruction(LOAD, 0)
+    + instruction(EQUAL, NUMBERS["clone3"], 1)
+    + instruction(RETURN, ERRNO | errno.EPERM)
+    + ALLOW_ALL
 )  # as Docker's before 20.10.10 had it: libc goes on with clone where the answer is ENOSYS alone
 
 

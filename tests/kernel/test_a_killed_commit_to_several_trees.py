@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -15,7 +15,7 @@ from pysandbox.probe.opening import Opening
 from pysandbox.workspace import store
 from pysandbox.workspace.changes import changes_of
 from pysandbox.workspace.commit import CommitPart, commit_all
-from pysandbox.workspace.journal import CommitJournal
+from pysandbox.workspace.journal import CommitJournal, Move
 from pysandbox.workspace.recovery import interrupted, recover
 
 from .test_commit_killed import STEP, in_a_child
@@ -83,21 +83,30 @@ def test_a_kill_at_any_call_leaves_all_trees_or_none(trees: Trees) -> None:
     assert outcomes["old"] > 5 and outcomes["new"] > 1, outcomes
 
 
+def end_before_the_second_line(uppers: list[DirectoryUpper]) -> None:
+    lines: list[None] = []
+    apply = CommitJournal.apply
+
+    def counted(journal: CommitJournal, moves: Sequence[Move]) -> None:
+        if lines:
+            os._exit(0)
+        lines.append(apply(journal, moves))  # type: ignore[func-returns-value]
+
+    CommitJournal.apply = counted  # type: ignore[method-assign]
+    try:
+        force(uppers)
+    finally:
+        os._exit(1)
+
+
 @pytest.mark.parametrize("then", ["recovery is killed", "a tree is out of reach"])
-def test_between_two_lines_nothing_is_applied(trees: Trees, then: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_between_two_lines_nothing_is_applied(trees: Trees, then: str) -> None:
     """The first journal says that it is to be applied, and the last does not yet. Control: `recover` at once."""
     for is_control in (True, False):
         uppers = trees.fresh()
         child = os.fork()
         if not child:
-            lines = []
-            apply = CommitJournal.apply
-            monkeypatch.setattr(CommitJournal, "apply", lambda self, moves: (
-                os._exit(0) if lines else lines.append(apply(self, moves))))  # fmt: skip
-            try:
-                force(uppers)
-            finally:
-                os._exit(1)
+            end_before_the_second_line(uppers)
         assert os.WEXITSTATUS(os.waitpid(child, 0)[1]) == 0
         for each in uppers:
             each.drop()
@@ -112,7 +121,9 @@ def test_between_two_lines_nothing_is_applied(trees: Trees, then: str, monkeypat
             away.rename(first)
         recover()
         assert trees.now() == trees.old and recover() == []
-        assert [each for each in store.names() if (trees.place / "state/pysandbox/workspaces" / each / "journal").exists()] == []
+        assert [
+            each for each in store.names() if (trees.place / "state/pysandbox/workspaces" / each / "journal").exists()
+        ] == []
 
 
 def test_what_cannot_be_finished_in_one_tree_is_taken_back_in_the_other(trees: Trees) -> None:

@@ -120,3 +120,16 @@ def test_a_denied_name_that_does_not_exist_yet_is_refused_or_owned_up_to(tree: P
         return
     assert report.result is not None
     assert report["create"].errno is not None or names_it(report.result, "deny")
+
+
+def test_below_the_home_directory_it_is_denied_in_the_one_of_the_variable_too(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As under `sudo -E`, or in a container of CI: programs keep their keys where $HOME says."""
+    home = ground.inside / "home"
+    (home / ".ssh").mkdir(parents=True)
+    (home / ".ssh" / "key").write_text("secret")
+    monkeypatch.setenv("HOME", str(home))
+    for denied, expected in (([], "secret"), (["~/.ssh"], "")):  # the control: without the denial
+        given = pysandbox.Policy(allow=[str(home)], deny=denied)
+        assert pysandbox.run(["cat", str(home / ".ssh" / "key")], given).stdout == expected
