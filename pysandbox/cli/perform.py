@@ -175,8 +175,8 @@ def _detach(argv: list[str], asked: ResolvedRequest, cwd: str | None) -> tuple[i
 
     if os.getpid() == 1:
         raise UsageError("--detach as PID 1 of a container, or of another PID namespace, would keep nothing: the "
-                         "kernel ends all that is in it as soon as this program has returned. Leave out --detach, which runs "
-                         "the command in the foreground; or start this from a PID 1 that stays")  # fmt: skip
+                         "kernel ends all that is in it as soon as this program has returned. Leave out --detach, "
+                         "which runs it in the foreground; or start this from a PID 1 that stays")  # fmt: skip
     kind = os.fstat(0).st_mode
     if S_ISSOCK(kind):
         console.say(
