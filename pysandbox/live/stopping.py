@@ -17,7 +17,8 @@ to run when patience is over is for the caller to deal with: a cage is never tak
 stop, nor because it once did: who relies on a pause asks `stands_still` at the moment that counts.
 
 With a cgroup, `pause` and `resume` are the kernel's freezer. `while_stopped` is not: it may be called while cage-init
-waits for a command whose first execve waits for the host, and such a wait does not freeze.
+waits for a command whose first execve waits for the host, and such a wait does not freeze. What is frozen when it is
+called has SIGSTOP pending before it is thawed, so it stops without a step of its program, and is frozen again after.
 """
 
 from __future__ import annotations
@@ -119,6 +120,12 @@ class Stopping:
     def left(self) -> float:
         """Seconds of patience."""
         return self._began + self._patience + EACH * len(self.processes) - time.monotonic()
+
+    def hold(self) -> None:
+        """Signals all of it, where a freezer keeps it from heeding that for now. Raises as `stop`."""
+        self._look()
+        self._before |= {pid for pid in self.processes if is_stopped(pid)}
+        self._press(set(self.processes))
 
     def stop(self) -> Switches:
         """Returns when every process of the cage stands still, or is dead. Raises OSError, UnsupportedError."""
@@ -233,13 +240,28 @@ class _Tightening:
     def run(self, work: Work) -> int:
         done = 0
         try:
-            while True:
-                seen = self._stopping.stop()
-                done += work(self._stopping.processes)
-                if self._stopping.stood(seen):
-                    return done
+            with self._thawed():
+                while True:
+                    seen = self._stopping.stop()
+                    done += work(self._stopping.processes)
+                    if self._stopping.stood(seen):
+                        return done
         finally:
             self._stopping.release()
+
+    @contextmanager
+    def _thawed(self) -> Iterator[None]:
+        """Frozen, it would seem to go on running, since it does not heed a signal."""
+        cgroup = self._live.cgroup
+        if cgroup is None or not cgroup.is_frozen():
+            yield
+            return
+        self._stopping.hold()
+        cgroup.thaw()
+        try:
+            yield
+        finally:
+            cgroup.freeze()
 
     def _kill(self, fighting: set[int], _: set[int]) -> None:
         if self._stopping.left < -PATIENCE:
