@@ -7,6 +7,7 @@ is read from cage-init's reports, is `process_state`; what is known of one that 
 from __future__ import annotations
 
 import signal as signals
+import sys
 import time
 from contextlib import suppress
 
@@ -19,6 +20,8 @@ from pysandbox.result import Output, Reason, Result
 from pysandbox.shapes import IO, TYPE_CHECKING, Generic, Literal, Self
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pysandbox.launch.relay import OutputRelay, PipeRelay
     from pysandbox.note import Note
     from pysandbox.streams.line_listener import LineFunction
@@ -234,12 +237,13 @@ class Process(Generic[Output]):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def __del__(self) -> None:
+    def __del__(self, _ends_here: Callable[[], bool] = sys.is_finalizing) -> None:
         state = getattr(self, "state", None)
         if state is None or state.report_fd < 0:
             return
         if state.ended is None:
-            end_forgotten(self.close)
+            if not _ends_here():  # then the kernel ends it, and the modules that would are half gone
+                end_forgotten(self.close)
         else:  # nothing is waited for any more, and all is recorded
             with suppress(Exception):
                 self.close()

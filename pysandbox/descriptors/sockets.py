@@ -11,12 +11,24 @@ import os
 import socket
 
 
+class OwnedSocket(socket.socket):
+    """Closed without a word where its owner was forgotten, also by the end of the interpreter: a ResourceWarning would
+    name what no program has made, or could close."""
+
+    def __del__(self) -> None:
+        self.close()
+
+
 def socket_pair(kind: int = socket.SOCK_SEQPACKET) -> tuple[socket.socket, socket.socket]:
     """A socketpair(2): ours, and the end for another process. Both wait. Raises OSError."""
-    ours, theirs = socket.socketpair(socket.AF_UNIX, kind)
+    ours, theirs = (_owned(each) for each in socket.socketpair(socket.AF_UNIX, kind))
     ours.settimeout(None)
     os.set_blocking(theirs.fileno(), True)
     return ours, theirs
+
+
+def _owned(made: socket.socket) -> socket.socket:
+    return OwnedSocket(made.family, made.type, made.proto, made.detach())
 
 
 def shared_socket(fd: int) -> socket.socket:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import select
 import signal
+import sys
 from _thread import allocate_lock  # threading's Lock, without its imports
 from contextlib import suppress
 
@@ -273,7 +274,9 @@ class CageInit:
         self.end()
         return self.reap()
 
-    def __del__(self) -> None:
+    def __del__(self, _ends_here: Callable[[], bool] = sys.is_finalizing) -> None:
+        if _ends_here():  # then the kernel ends it, and the modules that would are half gone
+            return
         if not getattr(self, "_reaped", True) or getattr(self, "_last_steps", False):
             end_forgotten(self.close)
 

@@ -1,12 +1,15 @@
-"""What a statement changes as it runs, itself and by the functions and classes of one's own that it calls.
+"""What a statement changes as it runs, itself and by the functions of one's own that it calls.
 
-    HANDLERS["csv"] = read      del TABLE[0]      registry.TABLE.append(1)      an item, an attribute, a method
-    random.shuffle(TABLE)                                                       a call for nothing but its effect
-    for number, row in enumerate(TABLE): row["n"] = number      TABLE += rows   by another name, too
-    fill()      note(TABLE, 1)      @register("csv")      class Csv(Reader)     what these do, and do to what is given
+    HANDLERS["csv"] = read      del TABLE[0]      TABLE += rows     it sets or deletes an item or attribute
+    TABLE.append(1)             random.shuffle(TABLE)               it calls a library for nothing but its effect
+    fill()      note(TABLE, 1)      @register("csv")                what the text of these does with what they are given
 
-Told by the text, and by the objects that its names stand for here: nothing is run. Of a class only the methods count
-that a call leads to. What is called, and whose text is not one's own, is taken to change what it is called on or for.
+Nothing is run: texts are read, and a name stands for the objects that it may be here. What is in one counts as it. A
+library's text is not read. Where nobody keeps the result, its method changes the object and its function what it is
+given first; where somebody does, only a method of a dict, list, set or deque does.
+
+`NAME = ...` at the top of a module is there for NAME. What it changes besides is kept apart, `aside`: it goes into a
+cage where NAME does, and not for that, since what its right side names, a password perhaps, would come along.
 """
 
 from __future__ import annotations
@@ -15,333 +18,365 @@ import ast
 import builtins
 import sys
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from functools import lru_cache, partial
 from types import BuiltinMethodType, FunctionType, MethodType, ModuleType
 
-from pysandbox.pipeline.shipping import at_top, is_ones_own, origin_of, top_statements
+from pysandbox.pipeline.shipping import is_of_the_file, is_ones_own, origin_of, top_statements
+from pysandbox.shapes import TYPE_CHECKING, NamedTuple
 
-CONTAINERS = (dict, list, set, deque)
-CACHED = type(lru_cache(len))
-Acts = set[object]  # ids of the objects that are changed, (module, name) of what is bound anew, and the next two
-GIVEN = "what it is given"
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+    Names: TypeAlias = dict[str, list[object]]
+    Seen: TypeAlias = dict[ast.AST, dict[object, "Effect"]]  # of each function, by what it is given
+    Given: TypeAlias = dict[int | str, list[object]]  # to a call, by place and by name; "*": by `*rest` or `**rest`
+
 INTO_CAGES = "a call into a cage"
-ENTERING = frozenset(("__enter__", "__exit__", "__aenter__", "__aexit__"))
-SETTING = frozenset(("__setitem__", "__delitem__", "__setattr__", "__delattr__"))
-MAKING = frozenset(("__init__", "__new__", "__post_init__"))
-USING: dict[type[ast.AST], Collection[str]] = {
-    ast.withitem: ENTERING, ast.Subscript: SETTING | {"__getitem__"}, ast.Call: ("__call__",),
-    ast.For: ("__iter__", "__next__"), ast.comprehension: ("__iter__", "__next__"),
-}  # fmt: skip
-READERS = frozenset(("logging", "json", "pickle", "pprint", "warnings"))  # modules that only read what they are given
-CHANGING = frozenset(("delattr", "setattr"))  # builtins that do not only read
-READING = frozenset(("copy", "count", "get", "index", "items", "keys", "values"))  # methods that change nothing
+DEEPEST = 20  # of calls in one another; what is deeper is taken for a call into a cage, and stays
+MOST = 16  # objects that one name may stand for
+WAYS = 8  # in which one function is called, each with other objects; further ones are taken for a call without any
+CONTAINERS = (dict, list, set, deque)
+READING = frozenset(("copy", "count", "difference", "fromkeys", "get", "index", "intersection", "isdisjoint",
+                     "issubset", "issuperset", "items", "keys", "symmetric_difference", "union", "values"))  # fmt: skip
+# What these give is in what they are asked of, or are given.
+GIVING = frozenset(("enumerate", "get", "items", "iter", "next", "reversed", "setdefault", "values", "zip"))
+READERS = frozenset(("json", "logging", "pickle", "pprint", "warnings"))  # modules whose functions only read
+UNTOUCHED: tuple[type, ...] = (MethodType, FunctionType, type)  # by functions of libraries
 
 
-def acts_of(module: ModuleType, statement: ast.stmt, seen: dict[ast.AST, Acts] | None = None) -> Acts:
+class Text(NamedTuple):
+    """A function: what it says, what its names stand for that are not its module's, and its parameters' defaults."""
+
+    module: ModuleType
+    node: Function
+    names: Names
+    defaults: Names
+
+
+class Made(NamedTuple):
+    """An object that is made as the statement runs: its class alone is known."""
+
+    kind: type
+
+
+class Effect(NamedTuple):
+    """What is changed: ids of objects, (module, name) of what is bound anew, and INTO_CAGES; what a call returns."""
+
+    acts: set[object]
+    aside: set[object]
+    returned: list[object]
+
+
+def effect_of(module: ModuleType, statement: ast.stmt, seen: Seen) -> Effect:
     """`seen` is kept from one to the next, by whoever asks for many while nothing else runs."""
-    return _Acting(module, {} if seen is None else seen).of(statement)
+    return _Run(module, {}, seen, 0).over([statement])
 
 
-@lru_cache(256)
+@lru_cache(1024)
 def statements_of(module: ModuleType) -> list[ast.stmt]:
     """None of a module without a source."""
-    try:
+    with suppress(TypeError, OSError):
         return top_statements(module)
-    except (TypeError, OSError):
-        return []
+    return []
 
 
-@lru_cache(256)
-def _definitions(module: ModuleType) -> dict[str, ast.AST]:
-    found = (each for statement in statements_of(module) for each in at_top(statement))
-    return {
-        each.name: each for each in found if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
-    }
-
-
-def definition_of(found: object) -> tuple[ModuleType, ast.AST] | None:
-    """The definition of a function or class of one's own, of what a decorator has made of one, or of an object's
-    class."""
-    kind = found if isinstance(found, FunctionType | type | CACHED) else type(found)
-    module = sys.modules.get(str(getattr(kind, "__module__", "")))
-    if module is None or not is_ones_own(module):
-        return None
-    if isinstance(found, FunctionType) and found.__qualname__ == "<lambda>":
-        inner = (each for statement in statements_of(module) for each in ast.walk(statement))
-        line = found.__code__.co_firstlineno
-        lambdas = [each for each in inner if isinstance(each, ast.Lambda) and each.lineno == line]
-        return (module, lambdas[0]) if len(lambdas) == 1 else None
-    node = _definitions(module).get(kind.__qualname__.partition(".")[0])
-    return None if node is None else (module, node)
-
-
-def _parts_that_run(found: object, asked: set[str]) -> Iterator[tuple[ModuleType, ast.AST]]:
-    """The definitions of what runs where it is called, or asked for these: of a class the methods of these names, and
-    those that they name or use, also of the classes above it."""
-    place = definition_of(found)
-    if place is None:
-        return
-    kind: object = found if isinstance(found, type) else type(found)
-    if isinstance(found, FunctionType | CACHED):
-        *outer, name = str(getattr(found, "__qualname__", "")).partition(".<locals>")[0].split(".")
-        kind, asked = place[0], {name}
-        for each in outer:
-            kind = vars(kind).get(each) if isinstance(kind, ModuleType | type) else None
-    if not isinstance(place[1], ast.ClassDef) or not isinstance(kind, type):
-        yield place
-        return
-    left = [each for above in (*kind.__mro__, *getattr(type(kind), "__mro__", ())) for each in _methods_of(above)]
-    while runs := [each for each in left if each[1].name in asked]:
-        left = [each for each in left if each not in runs]
-        yield from runs
-        asked = asked.union(*(_asked_by(each) for _, node in runs for each in ast.walk(node)))
-
-
-def _asked_by(node: ast.AST) -> Collection[str]:
-    """The methods that may run by it."""
-    if isinstance(node, ast.Attribute):
-        return (node.attr,)
-    if isinstance(node, ast.Name) and node.id in ("cls", "type"):
-        return MAKING
-    return next((names for kind, names in USING.items() if isinstance(node, kind)), ())
-
-
-def _methods_of(kind: type) -> list[tuple[ModuleType, ast.FunctionDef | ast.AsyncFunctionDef]]:
-    module, node = definition_of(kind) or (None, None)
-    for name in kind.__qualname__.split(".")[1:]:
-        inner = at_top_of(node) if isinstance(node, ast.ClassDef) else ()
-        node = next((each for each in inner if isinstance(each, ast.ClassDef) and each.name == name), None)
-    if module is None or not isinstance(node, ast.ClassDef):
-        return []
-    return [(module, each) for each in at_top_of(node) if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)]
-
-
-def at_top_of(node: ast.ClassDef) -> Iterator[ast.AST]:
-    for each in node.body:
-        yield from at_top(each)
-
-
-def _space_of(found: object) -> Mapping[str, object]:
-    """What can be asked of it by name: of a module, a class, or an object of one's own."""
-    if isinstance(found, ModuleType | type):
-        return vars(found)
-    is_own = not isinstance(found, FunctionType) and is_ones_own(sys.modules.get(str(type(found).__module__)))
-    space = getattr(found, "__dict__", {}) if is_own else {}
-    return space if isinstance(space, dict) else {}
-
-
-def _is_reader(found: object) -> bool:
-    home = found.__name__ if isinstance(found, ModuleType) else type(found).__module__
-    return home.partition(".")[0] in READERS
+def binds(node: ast.AST) -> bool:
+    """Whether it is an assignment, to nothing but names."""
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+    inner = [type(each) for target in targets for each in ast.walk(target)]
+    return bool(targets) and ast.Attribute not in inner and ast.Subscript not in inner
 
 
 def is_of_cages(found: object) -> bool:
+    if isinstance(found, Text | Made):
+        return False
     home = found.__name__ if isinstance(found, ModuleType) else getattr(found, "__module__", "")
     return any(str(each).partition(".")[0] == "pysandbox" for each in (home, type(found).__module__))
 
 
-def _hears(kind: object) -> bool:
+def is_own(kind: object) -> bool:
+    return is_ones_own(sys.modules.get(str(getattr(kind, "__module__", ""))))
+
+
+def hears(found: object) -> bool:
     """Whether it is told of classes below it."""
-    own = [each for each in getattr(kind, "__mro__", ()) if is_ones_own(sys.modules.get(each.__module__))]
-    return any("__init_subclass__" in vars(each) for each in own) or is_ones_own(sys.modules.get(type(kind).__module__))
+    above = found.__mro__ if isinstance(found, type) else ()
+    return is_own(type(found)) or any(is_own(each) and "__init_subclass__" in vars(each) for each in above)
 
 
-class _Acting(ast.NodeVisitor):
-    """`seen` is what functions and classes do that were looked at."""
+@lru_cache(1024)
+def _functions(module: ModuleType) -> dict[tuple[int, str], list[Function]]:
+    """By the first line and the name that their code has."""
+    found: dict[tuple[int, str], list[Function]] = {}
+    for each in (each for statement in statements_of(module) for each in ast.walk(statement)):
+        if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            line = min([each.lineno, *(mark.lineno for mark in getattr(each, "decorator_list", ()))])
+            found.setdefault((line, getattr(each, "name", "<lambda>")), []).append(each)
+    return found
 
-    def __init__(self, module: ModuleType, seen: dict[ast.AST, Acts], *, is_called: bool = False) -> None:
-        self.module, self.seen, self.is_called = module, seen, is_called
-        self.acts: Acts = set()
-        self.looks_back = False
-        self.stands_for: dict[str, list[object]] = {}  # by name, what a global of that name may not be
 
-    def of(self, node: ast.AST) -> Acts:
-        self.generic_visit(node) if isinstance(node, ast.ClassDef) and self.is_called else self.visit(node)
-        return self.acts
+def _text_of(function: FunctionType) -> Text | None:
+    """None of a library's. What a library's decorator has wrapped is in `__wrapped__`."""
+    module, code = sys.modules.get(function.__module__ or ""), function.__code__
+    if not is_ones_own(module) or not is_of_the_file(module, code.co_filename):
+        wrapped = vars(function).get("__wrapped__")
+        return _text_of(wrapped) if isinstance(wrapped, FunctionType) else None
+    nodes, names = _functions(module).get((code.co_firstlineno, code.co_name), []), dict[str, list[object]]()
+    for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+        with suppress(ValueError):
+            names[name] = [cell.cell_contents]
+    last, given = code.co_varnames[: code.co_argcount][::-1], (function.__defaults__ or ())[::-1]
+    defaults = [*zip(last, given, strict=False), *(function.__kwdefaults__ or {}).items()]
+    return Text(module, nodes[0], names, {key: [each] for key, each in defaults}) if len(nodes) == 1 else None
 
-    # ---- what it says -----------------------------------------------------------------------------------------------
 
-    def visit(self, node: ast.AST) -> None:
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            for each in node.decorator_list:
-                self._call(each, for_effect=True)
-            for kind in [each for base in getattr(node, "bases", ()) for each in self._along(base)]:
-                self._follow_all(kind, {"__init_subclass__"}, [])
-                self._follow_all(type(kind), {*MAKING}, [])
-            self._change([each for base in getattr(node, "bases", ()) for each in self._along(base) if _hears(each)])
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-            if not self.is_called:
-                return
-            before = dict(self.stands_for)
-            self._enter(node)
-            super().visit(node)
-            self.stands_for = before
-            return
-        if isinstance(node, ast.AugAssign):
-            self._change(self._along(node.target))
-        elif isinstance(node, ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp):
-            for part in node.generators:
-                self._bind(part)
-        elif isinstance(node, ast.Assign | ast.AnnAssign | ast.For | ast.AsyncFor | ast.withitem | ast.NamedExpr):
-            self._bind(node)
-        elif isinstance(node, ast.Attribute | ast.Subscript) and not isinstance(node.ctx, ast.Load):
-            self._change(owner := self._along(node.value))
-            for one in (one for one in owner if not isinstance(one, FunctionType | type)):
-                self._follow_all(one, {*SETTING}, [])
-            if owner and isinstance(owner[-1], ModuleType) and isinstance(node, ast.Attribute):
-                self.acts.add((owner[-1].__name__, node.attr))
-        super().visit(node)
+def _member(found: object, name: str, after: object = None) -> list[object]:
+    """An attribute, where it is there without running anything; for super() of the classes `after` one."""
+    if isinstance(found, ModuleType):
+        return [vars(found)[name]] if name in vars(found) else []
+    kind = found if isinstance(found, type) else found.kind if isinstance(found, Made) else type(found)
+    own = getattr(found, "__dict__", None) if found is not kind and not after and is_own(kind) else None
+    if isinstance(own, dict) and name in own:
+        return [own[name]]
+    meta: type = type(kind)
+    above = kind.__mro__ + (meta.__mro__ if found is kind else ())
+    for each in above[above.index(after) + 1 if isinstance(after, type) and after in above else 0 :]:
+        if name in vars(each):
+            raw = vars(each)[name]
+            if isinstance(raw, classmethod):
+                return [MethodType(raw.__func__, kind)]
+            if isinstance(raw, FunctionType) and (found is not kind or each not in kind.__mro__):
+                return [MethodType(raw, found)]
+            return [] if isinstance(raw, property) else [getattr(raw, "__func__", raw)]
+    return []
 
-    def visit_Global(self, node: ast.Global) -> None:
-        self.acts |= {(self.module.__name__, each) for each in node.names}
 
-    def visit_Import(self, node: ast.Import) -> None:
-        self._import([each.name for each in node.names])
+class _Run:
+    """Of a statement, or of a function's body."""
 
-    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
-        self._import([origin_of(self.module, node)])
+    def __init__(self, module: ModuleType, names: Names, seen: Seen, depth: int) -> None:
+        self.module, self.names, self.seen, self.depth = module, names, seen, depth
+        self.effect = Effect(set(), set(), [])
+        self.alone: ast.AST | None = None  # a call whose result nobody keeps
 
-    def visit_Expr(self, node: ast.Expr) -> None:
-        if isinstance(node.value, ast.Call):
-            self._call(node.value, for_effect=True)
-        self.generic_visit(node)
+    def over(self, nodes: Iterable[ast.AST]) -> Effect:
+        left = [*nodes][::-1]
+        while left:
+            node = left.pop()
+            if self.depth == 0 and binds(node):
+                acts = _Run(self.module, self.names, self.seen, 1).over([node]).acts
+                self.effect.aside.update(acts)
+                self.effect.acts.update(acts & {INTO_CAGES})
+                continue
+            self._one(node)
+            if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):  # these are made, not run
+                left += [*ast.iter_child_nodes(node)][::-1]
+        return self.effect
 
-    def visit_Call(self, node: ast.Call) -> None:
-        self._call(node, for_effect=False)
-        self.generic_visit(node)
+    def _one(self, node: ast.AST) -> None:
+        match node:
+            case ast.Expr(value):
+                self.alone = getattr(value, "elt", value)
+            case ast.Call():
+                self._call(node, alone=node is self.alone)
+            case ast.Assign(targets, value):
+                self._bind(targets, value)
+            case ast.AnnAssign(target, ast.expr() as value) | ast.NamedExpr(target, value):
+                self._bind([target], value)
+            case ast.For(target, value) | ast.AsyncFor(target, value):
+                self._bind([target], value)
+            case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
+                for each in node.generators:
+                    self._bind([each.target], each.iter)
+            case ast.withitem(value, target):
+                self._bind([target] if target else [], value)
+                self._ask(value, "__enter__", "__exit__", "__aenter__", "__aexit__")
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                self._define(node)
+            case ast.AugAssign(target):
+                self._change(self._along(target))
+            case ast.Subscript(value, ctx=ast.Store() | ast.Del()):
+                self._change(self._along(value))
+                self._ask(value, "__setitem__", "__delitem__")
+            case ast.Attribute(value, name, ctx=ast.Store() | ast.Del()):
+                self._change(self._along(value))
+                self.effect.acts.update((e.__name__, name) for e in self._ends(value) if isinstance(e, ModuleType))
+            case ast.Global(names):
+                self.effect.acts.update((self.module.__name__, name) for name in names)
+            case ast.Return(ast.expr() as value):
+                self.effect.returned.extend(self._ends(value))
+            case ast.Import(names) if self.depth:
+                self._import(*(each.name for each in names))
+            case ast.ImportFrom() if self.depth:
+                self._import(origin_of(self.module, node))
 
-    def _enter(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> None:
-        inner = list(ast.walk(node))
-        of_module = {name for each in inner if isinstance(each, ast.Global) for name in each.names}
-        here = {each.id for each in inner if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)} - of_module
-        given = {each.arg for each in ast.walk(node.args) if isinstance(each, ast.arg)} - {"self", "cls"}
-        self.stands_for |= {each: [] for each in here | {"self", "cls"}} | {each: [GIVEN] for each in given}
-        plain = [*node.args.posonlyargs, *node.args.args]
-        last = plain[len(plain) - len(node.args.defaults) :]
-        defaults = [*node.args.defaults, *node.args.kw_defaults]
-        for each, default in zip((*last, *node.args.kwonlyargs), defaults, strict=True):
-            if default is not None:
-                self.stands_for[each.arg] = [*self.stands_for[each.arg], *self._along(default)]
-
-    def _import(self, names: list[str]) -> None:
+    def _import(self, *names: str) -> None:
         if any(each.partition(".")[0] in ("pysandbox", "__main__") for each in names):
-            self.acts.add(INTO_CAGES)
+            self.effect.acts.add(INTO_CAGES)
 
-    def _bind(self, node: ast.AST) -> None:
-        """Further names, for an object or for what is in it: `for row in TABLE.values()`."""
-        value = getattr(node, "value", None) or getattr(node, "iter", None) or getattr(node, "context_expr", None)
-        targets = getattr(node, "targets", [getattr(node, "target", None) or getattr(node, "optional_vars", None)])
-        values: Sequence[ast.AST | None] = [value]
-        if isinstance(value, ast.BoolOp | ast.IfExp):  # rows = given or ROWS
-            values = value.values if isinstance(value, ast.BoolOp) else [value.body, value.orelse]
-        if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and hasattr(node, "iter"):
-            values = value.args  # for number, row in enumerate(ROWS)
-        found = [each for value in values for each in self._in(value)]
-        for entered in self._along(node.context_expr) if isinstance(node, ast.withitem) else ():
-            self._follow_all(entered, {*ENTERING}, [])
-        for each in [each for target in targets if target is not None for each in ast.walk(target)]:
-            if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store) and found:
-                self.stands_for[each.id] = [*self.stands_for.get(each.id, []), *found]
+    def _define(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> None:
+        if self.depth:
+            self.names[node.name] = [] if isinstance(node, ast.ClassDef) else [Text(self.module, node, self.names, {})]
+        for each in node.decorator_list:
+            self._call(ast.Call(each, [ast.Name(node.name, ast.Load())], []), alone=True)
+        for base in getattr(node, "bases", ()):
+            if any(map(hears, self._ends(base))):
+                self._change(self._ends(base))
+                self._ask(base, "__init_subclass__")
+                self._ask(ast.Call(ast.Name("type"), [base], []), "__new__", "__init__")
 
-    def _in(self, value: ast.AST | None) -> list[object]:
-        while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
-            value = value.func.value
-        return self._along(value) if isinstance(value, ast.Name | ast.Attribute | ast.Subscript) else []
+    def _bind(self, targets: list[ast.expr], value: ast.expr) -> None:
+        """Further names, for what a value is or has: `for row in TABLE`."""
+        found = self._ends(value)
+        for each in (each for target in targets for each in ast.walk(target)):
+            if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store):
+                self.names[each.id] = _once([*self._look(each.id), *found])
+
+    def _change(self, found: Iterable[object]) -> None:
+        self.effect.acts.update(id(each) for each in found if not isinstance(each, Made | Text | MethodType))
 
     # ---- which objects these are ------------------------------------------------------------------------------------
 
-    def _along(self, node: ast.expr) -> list[object]:
-        """The objects of `a`, `a.b`, and `a.b.c` in `a.b.c["x"]`, as far as they can be known without asking them."""
-        names, innermost = list[str](), node
-        while isinstance(node, ast.Attribute | ast.Subscript | ast.Call):
-            innermost = node
-            names.insert(0, node.attr if isinstance(node, ast.Attribute) else "")
-            node = node.func if isinstance(node, ast.Call) else node.value
-        if not isinstance(node, ast.Name):
-            return []
+    def _look(self, name: str) -> list[object]:
         around = vars(self.module)
-        found = [*self.stands_for.get(node.id, [around[node.id]] if node.id in around else [])]
-        for name in names:
-            space = _space_of(found[-1]) if found else {}
-            if name not in space:
-                break
-            found.append(space[name])
-        if isinstance(innermost, ast.Call) and found and isinstance(found[0], FunctionType):
-            found += self._returned(found[0])
-        return found
+        return self.names[name] if name in self.names else [around[name]] if name in around else []
 
-    def _returned(self, function: FunctionType) -> list[object]:
-        module, node = definition_of(function) or (self.module, None)
-        if not isinstance(node, ast.FunctionDef) or self.looks_back:
-            return []
-        return _Acting(module, {}, is_called=True).returned_by(node)
+    def _along(self, node: ast.expr) -> list[object]:
+        """Those of `a`, `a.b` and `a.b[0]`, for the last of them."""
+        inner = node.value if isinstance(node, ast.Attribute | ast.Subscript) else None
+        return [*(self._along(inner) if inner else ()), *self._ends(node)]
 
-    def returned_by(self, node: ast.FunctionDef) -> list[object]:
-        """The objects that a function names as what it returns; not what functions return that it calls for that."""
-        self.looks_back = True
-        self._enter(node)
-        values = [each.value for each in ast.walk(node) if isinstance(each, ast.Return) and each.value is not None]
-        return [each for value in values for each in self._along(value) if each is not GIVEN]
+    def _ends(self, node: ast.expr) -> list[object]:
+        """What it may be, or be in."""
+        match node:
+            case ast.Name(name):
+                return self._look(name)
+            case ast.Attribute(ast.Call(ast.Name("super")), name):
+                above = [(one, kind) for one in self._look("super()") for kind in self._look("__class__")]
+                return [each for one, kind in above for each in _member(one, name, kind)]
+            case ast.Attribute(value, name):
+                return _once(each for one in self._ends(value) for each in (_member(one, name) or [one]))
+            case ast.Call(ast.Name("type"), [value]):
+                return [type(each) for each in self._ends(value)]
+            case ast.Call(ast.Attribute(value, name)) | ast.Call(ast.Name(name), [value, *_]) if name in GIVING:
+                return self._ends(value)
+            case ast.Call(function):
+                given = self._given(node)
+                return _once(each for one in self._ends(function) for each in self._follow(one, given) or ())
+            case ast.Subscript(value) | ast.Starred(value) | ast.Await(value) | ast.NamedExpr(value=value):
+                return self._ends(value)
+            case ast.Lambda():
+                return [Text(self.module, node, self.names, {})]
+            case ast.BoolOp() | ast.IfExp() | ast.List() | ast.Tuple() | ast.Set():
+                inner = [each for each in ast.iter_child_nodes(node) if isinstance(each, ast.expr)]
+                return _once(each for one in inner for each in self._ends(one))
+        return []
 
-    def _change(self, found: list[object]) -> None:
-        self.acts |= {each if each is GIVEN else id(each) for each in found}
+    # ---- calls ------------------------------------------------------------------------------------------------------
 
-    def _call(self, called: ast.expr, *, for_effect: bool) -> None:
-        """`register("csv")(read)` calls what `register` names, for "csv" and `read`."""
-        nodes: list[ast.expr] = []
-        while isinstance(called, ast.Call):
-            nodes += [*called.args, *(each.value for each in called.keywords)]
-            called = called.func
-        given = [each for node in nodes for each in self._along(node.value if isinstance(node, ast.Starred) else node)]
-        along, of_own = self._along(called), False
-        asked = {each.attr for each in ast.walk(called) if isinstance(each, ast.Attribute)}
-        for each in along:
-            if is_of_cages(each):
-                self.acts.add(INTO_CAGES)
-            makes = MAKING if isinstance(each, type) else frozenset[str]()
-            of_own = self._follow_bound(each, asked | makes | {"__call__"}, given) or of_own
-        owner = self._along(called.value) if isinstance(called, ast.Attribute) else []
-        if isinstance(called, ast.Attribute) and called.attr not in READING:
-            makes_one = not for_effect and bool(owner) and isinstance(owner[-1], type)  # x = Model.load(path)
-            self._change([] if makes_one else owner)
-        elif GIVEN in along:
-            self.acts.add(GIVEN)
-        name = called.id if isinstance(called, ast.Name) and called.id in vars(builtins) else ""
-        for each in (each for each in given if name and isinstance(each, FunctionType)):  # list(map(fill, range(3)))
-            self._follow_all(each, set(), [])
-        reads = (bool(name) and name not in CHANGING) or any(map(_is_reader, along))
-        keeps = bool(owner) and isinstance(owner[-1], CONTAINERS)  # FOUND.append(TABLE) changes no TABLE
-        if for_effect and not (of_own or reads or keeps):
-            self._change([each for each in given if name or not isinstance(each, FunctionType | type)])
+    def _given(self, node: ast.Call) -> Given:
+        given: Given = {"*": []}
+        for at, each in enumerate(node.args):
+            given["*" if isinstance(each, ast.Starred) else at] = self._ends(each)
+        for one in node.keywords:
+            given[one.arg or "*"] = self._ends(one.value)
+        return given
 
-    def _follow_bound(self, found: object, asked: set[str], given: list[object]) -> bool:
-        """What is called may be a `partial`, or `add = TABLE.append`. Whether it is one's own."""
-        if isinstance(found, partial):
-            return self._follow_all(found.func, asked, [*found.args, *found.keywords.values(), *given])
-        if isinstance(found, MethodType | BuiltinMethodType) and not isinstance(found.__self__, ModuleType | None):
-            if found.__name__ not in READING:
-                self._change([found.__self__])
-            return self._follow_all(found.__self__, {found.__name__}, given)
-        return self._follow_all(found, asked, given)
-
-    def _follow_all(self, found: object, asked: set[str], given: list[object]) -> bool:
-        """Whether it is one's own."""
-        if definition_of(found) is None:
-            return False
-        for place in _parts_that_run(found, asked):
-            self._follow(*place, given)
-        return True
-
-    def _follow(self, module: ModuleType, node: ast.AST, given: list[object]) -> None:
-        if node not in self.seen:
-            self.seen[node] = set()  # of one that calls itself
-            self.seen[node] = _Acting(module, self.seen, is_called=True).of(node)
-        self.acts |= self.seen[node] - {GIVEN}
-        if GIVEN not in self.seen[node]:
+    def _call(self, node: ast.Call, *, alone: bool) -> None:
+        given, called, at = self._given(node), self._ends(node.func), node.func
+        if any(map(is_of_cages, called)):
+            self.effect.acts.add(INTO_CAGES)
+        if [each for each in called if self._follow(each, given) is not None]:
             return
-        for each in given:
-            place = definition_of(each) if isinstance(each, FunctionType) else None
-            self._change([each])
-            if place is not None and place[1] is not node:
-                self._follow(*place, [])
+        while isinstance(at, ast.Call):  # @app.route("/")
+            at = at.func
+        name, owner = (at.attr, self._along(at.value)) if isinstance(at, ast.Attribute) else ("", [])
+        for each in called:
+            if isinstance(each, BuiltinMethodType) and not isinstance(each.__self__, ModuleType | None):
+                name, owner = each.__name__, [*owner, each.__self__]  # add = TABLE.append
+        if name not in READING and (alone or any(isinstance(each, CONTAINERS) for each in owner)):
+            self._change(owner)
+        if isinstance(at, ast.Name) and hasattr(builtins, at.id):  # list(map(fill, range(3)))
+            for each in [each for one in given.values() for each in one if isinstance(each, FunctionType | Text)]:
+                self._follow(each, {})
+            self._change(given.get(0, ()) if at.id in ("delattr", "setattr") else ())
+        elif alone and all(isinstance(each, ModuleType) and each.__name__ not in READERS for each in owner):
+            self._change(each for each in given.get(0, ()) if not isinstance(each, UNTOUCHED))
+
+    def _ask(self, node: ast.expr, *names: str) -> None:
+        for each in (each for one in self._ends(node) for name in names for each in _member(one, name)):
+            self._follow(each, {})
+
+    def _follow(self, found: object, given: Given) -> list[object] | None:
+        """What it returns, where it is one's own; else None."""
+        match found:
+            case MethodType():
+                return self._follow(found.__func__, _behind([found.__self__], given))
+            case partial():
+                named: Given = {key: [each] for key, each in found.keywords.items()}
+                return self._follow(found.func, named | _behind(found.args, given))
+            case FunctionType():
+                text = _text_of(found)
+                return None if text is None else self._enter(text, given)
+            case Text():
+                return self._enter(found, given)
+            case type() if is_own(found):
+                made = Made(found)
+                for name in ("__new__", "__init__", "__post_init__"):
+                    for each in _member(made, name):
+                        self._follow(each, given)
+                return [made]
+            case type() | ModuleType() | BuiltinMethodType():
+                return None
+        inner = [each for name in ("__call__", "__wrapped__") for each in _member(found, name)]
+        return next((self._follow(each, given) for each in inner if isinstance(each, MethodType | FunctionType)), None)
+
+    def _enter(self, text: Text, given: Given) -> list[object]:
+        if self.depth >= DEEPEST:
+            self.effect.acts.add(INTO_CAGES)
+            return []
+        key, ways = (
+            tuple((at, *map(_told_apart, each)) for at, each in given.items()),
+            self.seen.setdefault(text.node, {}),
+        )
+        if key not in ways and len(ways) >= WAYS:
+            key, given = (), {}
+        if key not in ways:
+            ways[key] = Effect(set(), set(), [])  # of one that calls itself
+            body = text.node.body if isinstance(text.node.body, list) else [text.node.body]
+            run = _Run(text.module, _names_in(text, given), self.seen, self.depth + 1).over(body)
+            ways[key] = run._replace(returned=_once(run.returned))
+        self.effect.acts.update(ways[key].acts)
+        return ways[key].returned
+
+
+def _once(found: Iterable[object]) -> list[object]:
+    return [*{_told_apart(each): each for each in found}.values()][:MOST]
+
+
+def _told_apart(found: object) -> int:
+    return id(found.kind if isinstance(found, Made) else found.node if isinstance(found, Text) else found)
+
+
+def _behind(first: Sequence[object], given: Given) -> Given:
+    after = {at + len(first) if isinstance(at, int) else at: each for at, each in given.items()}
+    return {**{at: [each] for at, each in enumerate(first)}, **after}
+
+
+def _names_in(text: Text, given: Given) -> Names:
+    """What the names of a function stand for where it is called."""
+    inner, arguments = [*ast.walk(text.node)], text.node.args
+    anew = {name for each in inner if isinstance(each, ast.Global | ast.Nonlocal) for name in each.names}
+    stored = {each.id for each in inner if isinstance(each, ast.Name) and not isinstance(each.ctx, ast.Load)}
+    names: Names = {**text.names, **{each: [] for each in stored - anew}}
+    plain = [*arguments.posonlyargs, *arguments.args]
+    for at, each in enumerate([*plain, *arguments.kwonlyargs]):
+        known = given.get(at) if at < len(plain) else None
+        names[each.arg] = known or given.get(each.arg) or text.defaults.get(each.arg) or given.get("*", [])
+    for rest in (arguments.vararg, arguments.kwarg):
+        if rest is not None:
+            names[rest.arg] = _once(each for one in given.values() for each in one)
+    return {**names, "super()": names[plain[0].arg] if plain else []}

@@ -5,8 +5,9 @@
     @register("csv")                                # the same, where `register` sets an item of HANDLERS
 
 Of a module of which a part is sent each statement goes along that changes (`acting`) an object which the sent parts
-bind. Two kinds stay: what leads to a call into a cage, which is the program's own part, and what is not over yet.
-One that cannot be made again in the cage fails there, and is named in the error.
+bind. These stay: an assignment to a name, which is there for its name; what leads to a call into a cage, which is the
+program's own part; and what is not over yet. Where the first changes what is sent, or the second only holds what does,
+that is told. One that cannot be made again in the cage fails there, and is named in the error.
 
 Other modules go whole where `modules=` names them. What those that are not sent have changed is told, and not done.
 """
@@ -14,13 +15,18 @@ Other modules go whole where `modules=` names them. What those that are not sent
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping
 from types import FunctionType, ModuleType
 
-from pysandbox.pipeline.acting import INTO_CAGES, Acts, acts_of, is_of_cages, statements_of
-from pysandbox.pipeline.shipping import Definition, bound_by, is_ones_own, origin_of
+from pysandbox.pipeline.acting import INTO_CAGES, Effect, binds, effect_of, hears, is_of_cages, is_own, statements_of
+from pysandbox.pipeline.shipping import Definition, at_top, bound_by, bound_in, is_ones_own, origin_of, text_of
+from pysandbox.shapes import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pysandbox.pipeline.acting import Seen
 
 CONSTANT = (str, bytes, int, float, complex, type(None), range, ModuleType)
 # Modules of classes whose objects cannot be changed, and of what is a library's own.
@@ -28,55 +34,107 @@ UNCHANGING = frozenset(
     ("re", "pathlib", "datetime", "zoneinfo", "decimal", "fractions", "uuid", "ipaddress", "operator")
 )
 OF_LIBRARIES = frozenset(("logging", "os"))
+COMPOUND = ast.If | ast.For | ast.While | ast.With | ast.Try | ast.TryStar | ast.Match
 DEEPEST, MOST = 3, 10_000  # of objects in one another, which are looked at
+BLOCKS = re.compile(r"^(?=[^\s#)\]}])", re.MULTILINE)  # lines of a module that begin something, with what is below them
+DOES = re.compile(
+    r"@|[^\n'\"#]*;|class\b(?=.*\()|(?!import\b|from\b|def\b|async def\b|class\b|\w+\s*(?::[^=(]*)?=[^(]*\Z)"
+)
 Running = frozenset[tuple[str, int]]
 
 
-def effects_on(sources: Mapping[str, str], running: Running) -> Iterator[tuple[str, Definition]]:
-    """What goes along with the sent parts of modules, by their names."""
-    sent, seen = _sent(sources), dict[ast.AST, Acts]()
-    for name in sources:
-        yield from ((name, each) for each, acts in _own_acts(sys.modules[name], running, seen) if acts & sent.keys())
+class Effects:
+    """Of the modules of one program, while nothing else of it runs: each statement is read once."""
+
+    def __init__(self, running: Running) -> None:
+        self._running = {name: min(line for each, line in running if each == name) for name, _ in running}
+        self._seen: Seen = {}
+        self._of: dict[ast.stmt, Effect] = {}
+
+    def on(self, sources: Mapping[str, str]) -> Iterator[tuple[str, Definition]]:
+        """What goes along with the sent parts of modules, by their names."""
+        sent = sent_of(sources)
+        for name in sources:
+            for each, effect in self._over(sys.modules[name]):
+                if effect.acts & sent.keys() and INTO_CAGES not in effect.acts:
+                    yield name, _definition(each)
+
+    def whole(self, module: ModuleType) -> set[Definition]:
+        """All of its statements that may go."""
+        return {_definition(each) for each, effect in self._over(module) if INTO_CAGES not in effect.acts}
+
+    def left_out(self, sources: Mapping[str, str]) -> Iterator[str]:
+        """What changes them and does not go, in words: of each module the first."""
+        sent = sent_of(sources)
+        for name, module in list(sys.modules.items()):
+            if name in sources:
+                found = self._left_in(module, sent)
+            elif is_ones_own(module) and _may_do(module, sent):
+                found = self._left_in_another(module, sent)
+            else:
+                continue
+            for line, changed, why in found:
+                yield f"line {line} of {name!r} changes {sent[changed]!r}, which a cage gets without that: {why}"
+                break
+
+    def _left_in(self, module: ModuleType, sent: Mapping[object, str]) -> Iterator[tuple[int, object, str]]:
+        for each, effect in self._over(module):
+            bound = {(module.__name__, name) for name in bound_in(module, each)}
+            if INTO_CAGES in effect.acts:
+                why = f"line {each.lineno} also calls into a cage, and stays; write this outside of it"
+                for one in (one for one in at_top(each) if isinstance(one, ast.stmt) and not isinstance(one, COMPOUND)):
+                    acts = self._effect(module, one).acts
+                    if INTO_CAGES not in acts:
+                        yield from ((one.lineno, changed, why) for changed in acts & sent.keys())
+            elif not effect.acts & sent.keys() and not (binds(each) and bound & sent.keys()):
+                why = "an assignment goes along for its name alone, a call whose result nobody keeps for what it does"
+                yield from ((each.lineno, changed, why) for changed in effect.aside & sent.keys())
+
+    def _left_in_another(self, module: ModuleType, sent: Mapping[object, str]) -> Iterator[tuple[int, object, str]]:
+        name = module.__name__
+        why = f"nothing that is sent names {name!r}; with modules=[{name!r}] all of it goes along"
+        for each, effect in self._over(module):
+            if INTO_CAGES not in effect.acts:
+                yield from ((each.lineno, one, why) for one in (effect.acts | effect.aside) & sent.keys())
+
+    def _over(self, module: ModuleType) -> Iterator[tuple[ast.stmt, Effect]]:
+        line = self._running.get(module.__name__, sys.maxsize)
+        yield from ((e, self._effect(module, e)) for e in statements_of(module) if (e.end_lineno or 0) < line)
+
+    def _effect(self, module: ModuleType, statement: ast.stmt) -> Effect:
+        if statement not in self._of:
+            self._of[statement] = effect_of(module, statement, self._seen)
+        return self._of[statement]
 
 
-def effects_of_others(sources: Mapping[str, str], running: Running) -> Iterator[tuple[str, int, str]]:
-    """What does not, of modules that are not sent: of each the first, by its line, and what is changed."""
-    sent, seen = _sent(sources), dict[ast.AST, Acts]()
-    for name, module in list(sys.modules.items()):
-        if name not in sources and is_ones_own(module) and _reaches(module, sent, sources):
-            for each, acts in _own_acts(module, running, seen):
-                if found := acts & sent.keys():
-                    yield name, each.line, sent[found.pop()]
-                    break
+def _definition(statement: ast.stmt) -> Definition:
+    return Definition("", statement.lineno, column=statement.col_offset)
 
 
-def whole(module: ModuleType, running: Running) -> set[Definition]:
-    """All of its statements that may go."""
-    return {each for each, _ in _own_acts(module, running, {})}
-
-
-def _sent(sources: Mapping[str, str]) -> dict[object, str]:
+def sent_of(sources: Mapping[str, str]) -> dict[object, str]:
     """What `acting` calls the objects and names that are sent, and how they are called."""
     names = ((name, each) for name, source in sources.items() for each in bound_by(sys.modules[name], source))
     return {**{each: ".".join(each) for each in names}, **{id(each): name for each, name in _objects(sources)}}
 
 
-def _reaches(module: ModuleType, sent: Mapping[object, str], sources: Collection[str]) -> bool:
-    """Whether it has any of these, or something of the modules that are sent."""
-    for each in list(vars(module).values()):
-        home = each.__name__ if isinstance(each, ModuleType) else getattr(type(each), "__module__", "")
-        if isinstance(each, FunctionType | type):
-            home = each.__module__
-        if id(each) in sent or home in sources:
-            return True
+def _may_do(module: ModuleType, sent: Mapping[object, str]) -> bool:
+    """Whether something at its top, outside of classes, names what is sent, or what of one's own might change that. By
+    its text, since a program may have hundreds of modules, of which most only define."""
+    around = vars(module)
+    for block in BLOCKS.split(text_of(module)):
+        if DOES.match(block):
+            is_class = block.startswith("class")
+            named = {*re.findall(r"[^\W\d]\w*", block.partition(":")[0] if is_class else block)} & around.keys()
+            found = [around[each] for each in named]
+            if any(hears(each) if is_class else id(each) in sent or _is_ones_own(each) for each in found):
+                return True
     return False
 
 
-def _own_acts(module: ModuleType, running: Running, seen: dict[ast.AST, Acts]) -> Iterator[tuple[Definition, Acts]]:
-    line = min((line for name, line in running if name == module.__name__), default=sys.maxsize)
-    for each in statements_of(module):
-        if (each.end_lineno or 0) < line and INTO_CAGES not in (acts := acts_of(module, each, seen)):
-            yield Definition("", each.lineno, column=each.col_offset), acts
+def _is_ones_own(found: object) -> bool:
+    if isinstance(found, ModuleType):
+        return is_ones_own(found)
+    return is_own(found if isinstance(found, FunctionType | type) else type(found))
 
 
 def running_lines() -> Running:

@@ -20,14 +20,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from types import ModuleType
 
-from pysandbox.pipeline.effects import Running, effects_of_others, effects_on, running_lines, whole
+from pysandbox.pipeline.effects import Effects, Running, running_lines
 from pysandbox.pipeline.shipping import (
     WHOLE,
     Definition,
     is_ones_own,
     needed_source,
     origin_of,
-    source_of,
+    text_of,
 )
 from pysandbox.runtime.missing_walls import level_of_caller
 from pysandbox.shapes import TYPE_CHECKING
@@ -64,16 +64,17 @@ def _gathered(
     """The sources, and the modules that would be looked at, had this program imported them. Gathered anew where it has
     imported any, and where those that run have gone on."""
     wanted: Definitions = {name: set(each) for name, _, each in definitions}
+    effects = Effects(running)
     for name in named_modules(modules):
-        wanted.setdefault(name, set()).update(whole(sys.modules[name], running))
+        wanted.setdefault(name, set()).update(effects.whole(sys.modules[name]))
     at_once, todo, absent = list(wanted), list(wanted), set[str]()
     while todo:
         absent |= _complete(wanted, todo)
-        for name, effect in [*effects_on(_sent_parts(wanted), running)]:
+        for name, effect in [*effects.on(_sent_parts(wanted))]:
             if effect not in wanted[name]:
                 wanted[name].add(effect)
                 todo.append(name)
-    _tell_of_others(frozenset(_sent_parts(wanted).items()), len(sys.modules))
+    _tell(frozenset(_sent_parts(wanted).items()), len(sys.modules), effects)
     sources = {
         name: (*_compiled(name, sys.modules[name], frozenset(wanted[name])), _is_package(name), name in at_once)
         for name in (_as_they_were_run(wanted) if len(wanted) > 1 else wanted)
@@ -93,15 +94,17 @@ def named_modules(names: Iterable[str]) -> list[str]:
     return [each for each in found if is_ones_own(sys.modules.get(each))]
 
 
-@lru_cache(256)
-def _tell_of_others(sources: frozenset[tuple[str, str]], _imported: int) -> None:
+_told: set[tuple[frozenset[tuple[str, str]], int]] = set()
+
+
+def _tell(sources: frozenset[tuple[str, str]], imported: int, effects: Effects) -> None:
     """Once. Raises what a filter of warnings(3) makes of it."""
     import warnings
 
-    for module, line, name in effects_of_others(dict(sources), running_lines()):
-        message = f"line {line} of {module!r} changes {name!r}, which a cage gets without that: nothing that is sent "
-        message += f"names {module!r}; with modules=[{module!r}] all of it goes along"
-        warnings.warn(message, stacklevel=level_of_caller())
+    if (sources, imported) not in _told:
+        for each in effects.left_out(dict(sources)):
+            warnings.warn(each, stacklevel=level_of_caller())
+        _told.add((sources, imported))
 
 
 def _as_they_were_run(names: Iterable[str]) -> list[str]:
@@ -132,12 +135,8 @@ def _as_they_were_run(names: Iterable[str]) -> list[str]:
 def _imports_of(module: ModuleType) -> list[str]:
     """Names that it imports as it runs, with the packages that they are in: by its text, since a program may have
     hundreds of modules, and a name too many does no harm here."""
-    try:
-        text = source_of(module)
-    except (TypeError, OSError):
-        return []
     names: list[str] = []
-    for block in BLOCKS.split(text):
+    for block in BLOCKS.split(text_of(module)):
         if block.startswith(("def ", "async ", "class ", "@")):
             continue
         for dots, origin, given, plain in IMPORTS.findall(block):

@@ -63,7 +63,7 @@ def shipped(function: Callable[..., Any], *, nested: bool = False) -> Shipped:
         return Shipped(module.__name__, function.__qualname__, None)
     if is_decorated(function):
         return _as_decorated(module, function)
-    elsewhere = not _is_of_the_file(module, code.co_filename)
+    elsewhere = not is_of_the_file(module, code.co_filename)
     own = source_of(function) if elsewhere or "<locals>" in function.__qualname__ else ""
     if elsewhere:
         own = f"{own}\n{_imports_of(function, own)}"
@@ -134,13 +134,16 @@ def is_ones_own(module: ModuleType | None) -> TypeGuard[ModuleType]:
 
 @cache
 def _is_below_the_interpreter(file: str) -> bool:
-    file = os.path.realpath(file)
-    places = {os.path.realpath(each) for each in (sys.prefix, sys.base_prefix, sys.exec_prefix)}
-    return any(file.startswith(f"{each}/lib") for each in places)
+    return os.path.realpath(file).startswith(_places_of_the_interpreter())
 
 
-@lru_cache(256)
-def _is_of_the_file(module: ModuleType, file: str) -> bool:
+@cache
+def _places_of_the_interpreter() -> tuple[str, ...]:
+    return tuple(f"{os.path.realpath(each)}/lib" for each in {sys.prefix, sys.base_prefix, sys.exec_prefix})
+
+
+@lru_cache(1024)
+def is_of_the_file(module: ModuleType, file: str) -> bool:
     """Whether what was compiled from there is in the module's source: not so what a notebook has, or exec(3)."""
     import inspect
 
@@ -169,10 +172,20 @@ def source_of(found: Any) -> str:
     import inspect
 
     try:
-        return textwrap.dedent(inspect.getsource(found))
+        source = inspect.getsource(found)
+        return source if inspect.ismodule(found) else textwrap.dedent(source)
     except (OSError, TypeError) as error:
         what = "a function of '__main__'" if found.__name__ == "__main__" else repr(found.__name__)
         raise TypeError(f"{what} cannot be called in a cage: its source is not found ({error}); {IN_A_FILE}") from None
+
+
+@lru_cache(1024)
+def text_of(module: ModuleType) -> str:
+    """All of its source; none where there is none."""
+    try:
+        return source_of(module)
+    except (TypeError, OSError):
+        return ""
 
 
 @lru_cache(256)
@@ -193,7 +206,7 @@ def needed_source(module: ModuleType, definitions: frozenset[Definition]) -> str
         if isinstance(each, ast.FunctionDef) and is_sandboxed(getattr(module, each.name, None)):
             each.decorator_list = []  # in the cage it is called as a function; what only these name stays here
     wanted, kept = {name for each in targets for name in _names(each)}, {id(each): each for each in targets}
-    while more := [each for each in statements if id(each) not in kept and wanted & set(_bound(module, each))]:
+    while more := [each for each in statements if id(each) not in kept and wanted & set(bound_in(module, each))]:
         for each in more:
             kept[id(each)] = each
             wanted |= set(_names(each))
@@ -239,7 +252,7 @@ def _function(statements: list[ast.stmt], wanted: Definition) -> ast.stmt:
 
 def _binding(module: ModuleType, statements: list[ast.stmt], name: str) -> list[ast.stmt]:
     """What defines a class, a constant, or a function with its decorators. Raises TypeError."""
-    found = [each for each in statements if name in _bound(module, each)]
+    found = [each for each in statements if name in bound_in(module, each)]
     if not found:
         raise TypeError(f"{name!r} cannot be sent to a cage: it is not defined at the top of its module")
     return [each for each in found if isinstance(each, ast.FunctionDef)] or found
@@ -288,7 +301,7 @@ def _looked_up(table: symtable.SymbolTable) -> Iterator[str]:
         yield from _looked_up(child)
 
 
-def _bound(module: ModuleType, node: ast.stmt) -> Iterator[str]:
+def bound_in(module: ModuleType, node: ast.stmt) -> Iterator[str]:
     for each in at_top(node):
         if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             yield each.name
@@ -310,7 +323,7 @@ def at_top(node: ast.AST) -> Iterator[ast.AST]:
 
 def bound_by(module: ModuleType, source: str) -> list[str]:
     """The names that the statements of a part of it bind."""
-    return [name for each in ast.parse(source).body for name in _bound(module, each)]
+    return [name for each in ast.parse(source).body for name in bound_in(module, each)]
 
 
 def _exported_by(name: str) -> list[str]:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import importlib
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-from pysandbox.pipeline.acting import INTO_CAGES, acts_of, statements_of
-from pysandbox.pipeline.effects import effects_on, running_lines
+from pysandbox.pipeline.acting import INTO_CAGES, effect_of, statements_of
+from pysandbox.pipeline.effects import Effects, running_lines
 from pysandbox.pipeline.gathering import gathered
 from pysandbox.pipeline.shipping import Definition, needed_source
 
@@ -84,7 +85,7 @@ def changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Asked]:
         importlib.import_module("own_found")
         importlib.import_module("own_other")
         lines = {
-            each.line for name, each in effects_on(parts(), frozenset()) if name == "own_other" and not each.column
+            each.line for name, each in Effects(frozenset()).on(parts()) if name == "own_other" and not each.column
         }
         return lines == {6 if statement.startswith("@") else 5} if lines else False
 
@@ -104,7 +105,7 @@ def changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Asked]:
 @pytest.mark.parametrize("statement", [
     "FOUND['x'] = 1", "own_found.FOUND['x'] = 1", "own_found.FOUND.update(x=1)", "LIST.append(2)", "FOUND[KEY] = TOKEN",
     "for each in range(3): LIST.append(each)", "Kept.space['x'] = 1", "note('x', 1)", "fill()", "MATRIX[1] = 2",
-    "own_found.more_than('x')", "if KEY:\n    with open('/dev/null'): LIST.insert(0, 1)", "taken = LIST.append(1)",
+    "own_found.more_than('x')", "if KEY:\n    with open('/dev/null'): LIST.insert(0, 1)",
     "FOUND['x'] = 1; del FOUND['x']", "REGISTRY.all = {}", "REGISTRY.keep('x', TOKEN)", "FOUND['x'] = here",
     "FOUND.update({'x': lambda: TOKEN})", "take('x', here)", "own_found.take('x', here)", "LIST.append(('x', here))",
     "LIST.clear()", "own_found.MODEL = 2", "if True: FOUND['x'] = here", "FOUND['x'] = FOUND['y'] = here", BY_DECORATOR,
@@ -113,7 +114,7 @@ def changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Asked]:
     "setattr(REGISTRY, 'x', 1)",
     "try: FOUND['x']\nexcept KeyError: FOUND['x'] = 1", "LIST.append(len(FOUND))", "local(FOUND)", "calls(fill)",
     "marks(own)", "class Below(Kept): pass", "Registry.class_wide(here)", "@REGISTRY.take\ndef more(): pass",
-    "taken = note('x', 1)", "FOUND['x'] = reads('x')", "reads('x')", "ends('x')", "at_once(own)",
+    "FOUND['x'] = reads('x')", "reads('x')", "ends('x')", "at_once(own)",
 ])  # fmt: skip
 def test_what_changes_an_object_that_is_sent(changed: Asked, statement: str) -> None:
     assert changed(statement)
@@ -130,7 +131,7 @@ def test_what_reads_it_or_does_nothing_yet(changed: Asked, statement: str) -> No
     assert not changed(statement)
 
 
-CLIENT = """import enum, logging, os, re, sys
+CLIENT = """import enum, logging, os, re, string, sys
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -174,9 +175,21 @@ def one(each): SEEN.append(each)
 class Colour(enum.Enum):
     RED = 1
     def said(self, token): return token
+class Box:
+    host = ''
+    def url(self, token): return [self.host, token]
+def url_of(box, token): return box.host + token
+def check(rows, token): return [each for each in rows if each == token]
+def counted(function):
+    def wrapper(token):
+        SEEN.append(1)
+        return function(token)
+    return wrapper
+BOX, LIBRARY = Box(), string.Template('')
+OTHER, LATER = {}, []
 MORE = lambda each: SEEN.append(each)
 PUT, ADD, ALIAS = partial(put, SEEN), SEEN.append, SEEN
-def function(): return Colour.RED, SEEN, ROWS, PATTERN, ROOT, ENVIRON, WAYS, SETTINGS
+def function(): return Colour.RED, SEEN, ROWS, PATTERN, ROOT, ENVIRON, WAYS, SETTINGS, BOX, LIBRARY
 """
 
 
@@ -212,7 +225,7 @@ def test_a_secret_beside_what_only_could_change_an_object_stays(
 @pytest.mark.parametrize("statement", [
     "IDLE.note()", "Busy()", "Below()", "Busy.made()", "Busy.Inner()", "number()", "[row.clear() for row in ROWS]",
     "extend(SEEN)", "ALIAS += [1]", "either()", "default()", "seen().append(1)", "PUT(1)", "ADD(1)",
-    "MORE(1)", "list(map(one, [1]))", "ORDER = sorted([1], key=one)", "IDLE.rows[0] = 1",
+    "MORE(1)", "list(map(one, [1]))", "IDLE.rows[0] = 1",
     "with Entered(): pass", "ITEMS['x'] = 1", "setattr(Settings, 'more', 1)",
 ])  # fmt: skip
 def test_what_changes_an_object_by_another_name_or_from_above_goes(
@@ -225,6 +238,27 @@ def test_what_changes_an_object_by_another_name_or_from_above_goes(
     exec(source, vars(within))  # with all that it names
 
 
+@pytest.mark.parametrize("statement, is_told", [
+    ("taken = SEEN.append(TOKEN)", True), ("taken = put(SEEN, TOKEN)", True),
+    ("ORDER = sorted([TOKEN], key=one)", True),
+    ("if ROWS: taken: object = SEEN.append(TOKEN)", True),
+    ("URL = LIBRARY.substitute(token=TOKEN)", False), ("URL = BOX.url(TOKEN)", False), ("BOX.url(TOKEN)", False),
+    ("URL = url_of(BOX, TOKEN)", False), ("check(SEEN, TOKEN)", False),
+    ("string.Formatter().format('', TOKEN, SEEN)", False),
+    ("OTHERS = [SEEN, TOKEN]", False), ("@counted\ndef other(token=TOKEN): return token", False),
+    ("OTHER['done'] = one, TOKEN", False), ("LATER.append((one, TOKEN))", False),
+])  # fmt: skip
+def test_what_is_assigned_goes_for_its_name_alone_and_what_it_changes_besides_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, statement: str, is_told: bool
+) -> None:
+    monkeypatch.setattr("pysandbox.pipeline.gathering._told", set())
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        source = what_goes(tmp_path, monkeypatch, statement)
+    assert "TOKEN" not in source
+    assert ["an assignment goes along for its name alone" in str(each.message) for each in told] == [True] * is_told
+
+
 def test_of_statements_in_one_line_only_that_one_goes(changed: Asked) -> None:
     changed("TOKEN = 'other'; LIST.append(own)")
     found = [Definition("", 5, column=17)]
@@ -234,14 +268,14 @@ def test_of_statements_in_one_line_only_that_one_goes(changed: Asked) -> None:
 
 def gathered_effects() -> list[tuple[str, Definition]]:
     parts = {"own_found": "LIST = []\n", "own_other": "from own_found import *\n"}
-    return list(effects_on(parts, frozenset()))
+    return list(Effects(frozenset()).on(parts))
 
 
 def test_what_is_not_over_has_had_no_effect_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(tmp_path))
     (tmp_path / "own_running.py").write_text(
         "from pysandbox.pipeline.effects import *\nSEEN, FOUND = [], []\nFOUND.append(1)\n"
-        "SEEN.append(\n    list(effects_on({'own_running': 'FOUND = []'}, running_lines())))\nFOUND.append(2)\n"
+        "SEEN.append(\n    list(Effects(running_lines()).on({'own_running': 'FOUND = []'})))\nFOUND.append(2)\n"
     )
     importlib.invalidate_caches()
     module = importlib.import_module("own_running")
@@ -289,11 +323,37 @@ def test_what_leads_into_cages_by_whatever_it_calls(
     importlib.invalidate_caches()
     module = importlib.import_module("own_cages")
     try:
-        acts = acts_of(module, statements_of(module)[-1])
+        acts = effect_of(module, statements_of(module)[-1], {}).acts
     finally:
         for name in ("own_cages", "own_deep"):
             sys.modules.pop(name)
     assert (INTO_CAGES in acts) is leads and (id(module.RESULTS) in acts)
+
+
+@pytest.mark.parametrize("statement, line", [
+    ("if RESULTS is not None:\n    RESULTS.append(1)\n    main()", 12),
+    ("try: RESULTS.append(1); main()\nfinally: pass", 11),
+    ("with open('/dev/null'):\n    main()\n    @RESULTS.append\n    def more(): pass", 14),
+    ("for each in (): RESULTS.append(main())", 0),
+    ("if RESULTS is None: main()", 0), ("if RESULTS is not None: RESULTS.append(1)", 0),
+])  # fmt: skip
+def test_what_stays_beside_a_call_into_a_cage_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, statement: str, line: int
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "own_cages.py").write_text(f"{CAGES.replace('own_deep', 'own_beside')}{statement}\n")
+    (tmp_path / "own_beside.py").write_text(
+        "class Runner: pass\ndef work():\n    import pysandbox\n    return pysandbox\n"
+    )
+    importlib.invalidate_caches()
+    try:
+        importlib.import_module("own_cages")
+        told = [*Effects(frozenset()).left_out({"own_cages": "RESULTS = []\n"})]
+    finally:
+        for name in ("own_cages", "own_beside"):
+            sys.modules.pop(name)
+    assert [each.partition(" of ")[0] for each in told] == ([f"line {line}"] if line else [])
+    assert all("'own_cages.RESULTS', which a cage gets without that" in each and "line 11" in each for each in told)
 
 
 # ---- other modules ---------------------------------------------------------------------------------------------------
@@ -307,6 +367,30 @@ def test_of_a_module_that_is_named_all_goes_along_and_else_it_is_told(changed: A
     sources = gathered(asks, ["own_other"])
     assert "KEY" in sources["own_other"][0] and "FOUND['x'] = here" in sources["own_other"][0]
     assert sources["own_other"][3] and list(sources) == ["own_found", "own_other"]
+
+
+@pytest.mark.parametrize("statement", [
+    "@of_name('x')\ndef more(): pass", "class Below(Kept): pass", "if True:\n    fill()",
+    "for e in range(2): LIST.append(e)",
+    "taken = note('x', 1)", "taken: object = (\n    note('x', 1)\n)", "own_found.FOUND['x'] = 1", "FOUND |= {}",
+    "del LIST[:]", "list(\n    map(fill, []))", "(note('x', 1))", "with open('/dev/null'): fill()",
+    "def late(): fill()\nlate()", "OTHER['x'] = note('x', 1)", "while note('x', 1): pass", "assert not note('x', 1)",
+    "own_found \\\n    .LIST.append(1)", "'text'; note('x', 1)", "TOKEN = KEY; note('x', 1)",
+    "import json; note('x', 1)",
+])  # fmt: skip
+def test_whatever_another_module_changes_is_told(changed: Asked, statement: str) -> None:
+    changed(statement)
+    parts = {"own_found": "FOUND, LIST = {}, []\nclass Kept: pass\n"}
+    told = [*Effects(frozenset()).left_out(parts)]
+    assert len(told) == 1 and "of 'own_other' changes 'own_found." in told[0], told
+
+
+@pytest.mark.parametrize(
+    "statement", ["def late(): fill()", "import json", "OTHER['x'] = own", "class Below(Deaf): own = 1"]
+)
+def test_what_changes_none_of_it_is_not(changed: Asked, statement: str) -> None:
+    changed(statement)
+    assert not [*Effects(frozenset()).left_out({"own_found": "FOUND, LIST = {}, []\nclass Kept: pass\n"})]
 
 
 @pytest.mark.parametrize("name, why", [("json", "is installed"), ("own_nowhere", "was not imported")])
