@@ -63,11 +63,13 @@ class Made(NamedTuple):
 
 
 class Effect(NamedTuple):
-    """What is changed: ids of objects, (module, name) of what is bound anew, and INTO_CAGES; what a call returns."""
+    """What is changed: ids of objects, (module, name) of what is bound anew, and INTO_CAGES; what a call returns; and
+    what a library's method was called on whose result is kept."""
 
     acts: set[object]
     aside: set[object]
     returned: list[object]
+    asked: list[object]
 
 
 def effect_of(module: ModuleType, statement: ast.stmt, seen: Seen) -> Effect:
@@ -159,7 +161,7 @@ class _Run:
 
     def __init__(self, module: ModuleType, names: Names, seen: Seen, depth: int) -> None:
         self.module, self.names, self.seen, self.depth = module, names, seen, depth
-        self.effect = Effect(set(), set(), [])
+        self.effect = Effect(set(), set(), [], [])
         self.alone: ast.AST | None = None  # a call whose result nobody keeps
 
     def over(self, nodes: Iterable[ast.AST]) -> Effect:
@@ -167,9 +169,10 @@ class _Run:
         while left:
             node = left.pop()
             if self.depth == 0 and binds(node):
-                acts = _Run(self.module, self.names, self.seen, 1).over([node]).acts
-                self.effect.aside.update(acts)
-                self.effect.acts.update(acts & {INTO_CAGES})
+                inner = _Run(self.module, self.names, self.seen, 1).over([node])
+                self.effect.asked.extend(inner.asked)
+                self.effect.aside.update(inner.acts)
+                self.effect.acts.update(inner.acts & {INTO_CAGES})
                 continue
             self._one(node)
             if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):  # these are made, not run
@@ -299,6 +302,7 @@ class _Run:
                 name, owner = each.__name__, [*owner, each.__self__]  # add = TABLE.append
         if name not in READING and (alone or any(isinstance(each, CONTAINERS) for each in owner)):
             self._change(owner)
+        self.effect.asked.extend(owner)
         if isinstance(at, ast.Name) and hasattr(builtins, at.id):  # list(map(fill, range(3)))
             for each in [each for one in given.values() for each in one if isinstance(each, FunctionType | Text)]:
                 self._follow(each, {})
@@ -345,7 +349,7 @@ class _Run:
         if key not in ways and len(ways) >= WAYS:
             key, given = (), {}
         if key not in ways:
-            ways[key] = Effect(set(), set(), [])  # of one that calls itself
+            ways[key] = Effect(set(), set(), [], [])  # of one that calls itself
             body = text.node.body if isinstance(text.node.body, list) else [text.node.body]
             run = _Run(text.module, _names_in(text, given), self.seen, self.depth + 1).over(body)
             ways[key] = run._replace(returned=_once(run.returned))

@@ -15,6 +15,7 @@ Other modules go whole where `modules=` names them. What those that are not sent
 from __future__ import annotations
 
 import ast
+import gc
 import re
 import sys
 from collections import deque
@@ -87,8 +88,10 @@ class Effects:
                     if INTO_CAGES not in acts:
                         yield from ((one.lineno, changed, why) for changed in acts & sent.keys())
             elif not effect.acts & sent.keys() and not (binds(each) and bound & sent.keys()):
+                made = [vars(module).get(name) for _, name in bound]
+                aside = effect.aside | {id(one) for one in effect.asked if any(_has(one, other) for other in made)}
                 why = "an assignment goes along for its name alone, a call whose result nobody keeps for what it does"
-                yield from ((each.lineno, changed, why) for changed in effect.aside & sent.keys())
+                yield from ((each.lineno, changed, why) for changed in aside & sent.keys())
 
     def _left_in_another(self, module: ModuleType, sent: Mapping[object, str]) -> Iterator[tuple[int, object, str]]:
         name = module.__name__
@@ -135,6 +138,19 @@ def _is_ones_own(found: object) -> bool:
     if isinstance(found, ModuleType):
         return is_ones_own(found)
     return is_own(found if isinstance(found, FunctionType | type) else type(found))
+
+
+def _has(found: object, other: object) -> bool:
+    """Whether it is in there, at whatever depth: a method that has made it has put it there."""
+    left, seen = deque([found]), set[int]()
+    while left and len(seen) < MOST and not _is_constant(other):
+        each = left.popleft()
+        if each is other:
+            return each is not found
+        if id(each) not in seen and not isinstance(each, ModuleType | FunctionType | type):
+            seen.add(id(each))
+            left.extend(gc.get_referents(each))
+    return False
 
 
 def running_lines() -> Running:

@@ -94,17 +94,17 @@ def named_modules(names: Iterable[str]) -> list[str]:
     return [each for each in found if is_ones_own(sys.modules.get(each))]
 
 
-_told: set[tuple[frozenset[tuple[str, str]], int]] = set()
+_told: set[int] = set()  # hashes
 
 
 def _tell(sources: frozenset[tuple[str, str]], imported: int, effects: Effects) -> None:
     """Once. Raises what a filter of warnings(3) makes of it."""
     import warnings
 
-    if (sources, imported) not in _told:
+    if hash((sources, imported)) not in _told:
         for each in effects.left_out(dict(sources)):
             warnings.warn(each, stacklevel=level_of_caller())
-        _told.add((sources, imported))
+        _told.add(hash((sources, imported)))
 
 
 def _as_they_were_run(names: Iterable[str]) -> list[str]:

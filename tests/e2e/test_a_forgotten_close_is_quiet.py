@@ -26,7 +26,7 @@ PROGRAMS = {
     "what is collected": "def f(x): return x\n"
     "def one():\n    g = sandboxed(pool=2)(f)\n    g(1); g.submit(2).result()\n"
     "def two():\n    e = CageExecutor(max_workers=1)\n    e.submit(abs, 1).result()\n"
-    "def three():\n    c = Cage().open()\n    p = c.spawn(['/bin/cat'], stdin=PIPE)\n    q = c.spawn(['/bin/echo'])\n"
+    "def three():\n    c = Cage().open()\n    p = c.spawn(['/bin/cat'], stdin=PIPE)\n    q = c.spawn(['/bin/true'])\n"
     "for each in (one, two, three): each(); gc.collect()",
 }
 WORKERS = {

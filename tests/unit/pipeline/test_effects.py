@@ -131,7 +131,7 @@ def test_what_reads_it_or_does_nothing_yet(changed: Asked, statement: str) -> No
     assert not changed(statement)
 
 
-CLIENT = """import enum, logging, os, re, string, sys
+CLIENT = """import argparse, enum, logging, os, re, string, sys
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -186,10 +186,11 @@ def counted(function):
         return function(token)
     return wrapper
 BOX, LIBRARY = Box(), string.Template('')
+PARSER = argparse.ArgumentParser()
 OTHER, LATER = {}, []
 MORE = lambda each: SEEN.append(each)
 PUT, ADD, ALIAS = partial(put, SEEN), SEEN.append, SEEN
-def function(): return Colour.RED, SEEN, ROWS, PATTERN, ROOT, ENVIRON, WAYS, SETTINGS, BOX, LIBRARY
+def function(): return Colour.RED, SEEN, ROWS, PATTERN, ROOT, ENVIRON, WAYS, SETTINGS, BOX, LIBRARY, PARSER
 """
 
 
@@ -242,11 +243,11 @@ def test_what_changes_an_object_by_another_name_or_from_above_goes(
     ("taken = SEEN.append(TOKEN)", True), ("taken = put(SEEN, TOKEN)", True),
     ("ORDER = sorted([TOKEN], key=one)", True),
     ("if ROWS: taken: object = SEEN.append(TOKEN)", True),
+    ("SUB = PARSER.add_subparsers()", True), ("TEXT = PARSER.format_help()", False), ("LEFT = BOX", False),
     ("URL = LIBRARY.substitute(token=TOKEN)", False), ("URL = BOX.url(TOKEN)", False), ("BOX.url(TOKEN)", False),
-    ("URL = url_of(BOX, TOKEN)", False), ("check(SEEN, TOKEN)", False),
-    ("string.Formatter().format('', TOKEN, SEEN)", False),
-    ("OTHERS = [SEEN, TOKEN]", False), ("@counted\ndef other(token=TOKEN): return token", False),
-    ("OTHER['done'] = one, TOKEN", False), ("LATER.append((one, TOKEN))", False),
+    ("URL = url_of(BOX, TOKEN)", False), ("check(SEEN, TOKEN)", False), ("OTHER['x'] = LATER.append(TOKEN)", False),
+    ("string.Formatter().format('', TOKEN, SEEN)", False), ("OTHERS = [SEEN, TOKEN]", False),
+    ("@counted\ndef other(token=TOKEN): return token", False),
 ])  # fmt: skip
 def test_what_is_assigned_goes_for_its_name_alone_and_what_it_changes_besides_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, statement: str, is_told: bool
