@@ -47,7 +47,7 @@ READERS = frozenset(("json", "logging", "pickle", "pprint", "warnings"))  # modu
 UNTOUCHED: tuple[type, ...] = (MethodType, FunctionType, type)  # by functions of libraries
 
 
-class Text(NamedTuple):
+class FunctionText(NamedTuple):
     """A function: what it says, what its names stand for that are not its module's, and its parameters' defaults."""
 
     module: ModuleType
@@ -93,7 +93,7 @@ def binds(node: ast.AST) -> bool:
 
 
 def is_of_cages(found: object) -> bool:
-    if isinstance(found, Text | Made):
+    if isinstance(found, FunctionText | Made):
         return False
     home = found.__name__ if isinstance(found, ModuleType) else getattr(found, "__module__", "")
     return any(str(each).partition(".")[0] == "pysandbox" for each in (home, type(found).__module__))
@@ -120,7 +120,7 @@ def _functions(module: ModuleType) -> dict[tuple[int, str], list[Function]]:
     return found
 
 
-def _text_of(function: FunctionType) -> Text | None:
+def _text_of(function: FunctionType) -> FunctionText | None:
     """None of a library's. What a library's decorator has wrapped is in `__wrapped__`."""
     module, code = sys.modules.get(function.__module__ or ""), function.__code__
     if not is_ones_own(module) or not is_of_the_file(module, code.co_filename):
@@ -132,7 +132,7 @@ def _text_of(function: FunctionType) -> Text | None:
             names[name] = [cell.cell_contents]
     last, given = code.co_varnames[: code.co_argcount][::-1], (function.__defaults__ or ())[::-1]
     defaults = [*zip(last, given, strict=False), *(function.__kwdefaults__ or {}).items()]
-    return Text(module, nodes[0], names, {key: [each] for key, each in defaults}) if len(nodes) == 1 else None
+    return FunctionText(module, nodes[0], names, {key: [each] for key, each in defaults}) if len(nodes) == 1 else None
 
 
 def _member(found: object, name: str, after: object = None) -> list[object]:
@@ -222,7 +222,9 @@ class _Run:
 
     def _define(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> None:
         if self.depth:
-            self.names[node.name] = [] if isinstance(node, ast.ClassDef) else [Text(self.module, node, self.names, {})]
+            self.names[node.name] = (
+                [] if isinstance(node, ast.ClassDef) else [FunctionText(self.module, node, self.names, {})]
+            )
         for each in node.decorator_list:
             self._call(ast.Call(each, [ast.Name(node.name, ast.Load())], []), alone=True)
         for base in getattr(node, "bases", ()):
@@ -239,7 +241,7 @@ class _Run:
                 self.names[each.id] = _once([*self._look(each.id), *found])
 
     def _change(self, found: Iterable[object]) -> None:
-        self.effect.acts.update(id(each) for each in found if not isinstance(each, Made | Text | MethodType))
+        self.effect.acts.update(id(each) for each in found if not isinstance(each, Made | FunctionText | MethodType))
 
     # ---- which objects these are ------------------------------------------------------------------------------------
 
@@ -261,7 +263,12 @@ class _Run:
                 above = [(one, kind) for one in self._look("super()") for kind in self._look("__class__")]
                 return [each for one, kind in above for each in _member(one, name, kind)]
             case ast.Attribute(value, name):
-                return _once(each for one in self._ends(value) for each in (_member(one, name) or [one]))
+                inner = ((one, _member(one, name)) for one in self._ends(value))
+                return _once(
+                    each
+                    for one, has in inner
+                    for each in has or ([] if isinstance(one, FunctionType | FunctionText) else [one])
+                )
             case ast.Call(ast.Name("type"), [value]):
                 return [type(each) for each in self._ends(value)]
             case ast.Call(ast.Attribute(value, name)) | ast.Call(ast.Name(name), [value, *_]) if name in GIVING:
@@ -272,10 +279,10 @@ class _Run:
             case ast.Subscript(value) | ast.Starred(value) | ast.Await(value) | ast.NamedExpr(value=value):
                 return self._ends(value)
             case ast.Lambda():
-                return [Text(self.module, node, self.names, {})]
+                return [FunctionText(self.module, node, self.names, {})]
             case ast.BoolOp() | ast.IfExp() | ast.List() | ast.Tuple() | ast.Set():
-                inner = [each for each in ast.iter_child_nodes(node) if isinstance(each, ast.expr)]
-                return _once(each for one in inner for each in self._ends(one))
+                values = [each for each in ast.iter_child_nodes(node) if isinstance(each, ast.expr)]
+                return _once(each for one in values for each in self._ends(one))
         return []
 
     # ---- calls ------------------------------------------------------------------------------------------------------
@@ -304,7 +311,9 @@ class _Run:
             self._change(owner)
         self.effect.asked.extend(owner)
         if isinstance(at, ast.Name) and hasattr(builtins, at.id):  # list(map(fill, range(3)))
-            for each in [each for one in given.values() for each in one if isinstance(each, FunctionType | Text)]:
+            for each in [
+                each for one in given.values() for each in one if isinstance(each, FunctionType | FunctionText)
+            ]:
                 self._follow(each, {})
             self._change(given.get(0, ()) if at.id in ("delattr", "setattr") else ())
         elif alone and all(isinstance(each, ModuleType) and each.__name__ not in READERS for each in owner):
@@ -325,7 +334,7 @@ class _Run:
             case FunctionType():
                 text = _text_of(found)
                 return None if text is None else self._enter(text, given)
-            case Text():
+            case FunctionText():
                 return self._enter(found, given)
             case type() if is_own(found):
                 made = Made(found)
@@ -338,7 +347,7 @@ class _Run:
         inner = [each for name in ("__call__", "__wrapped__") for each in _member(found, name)]
         return next((self._follow(each, given) for each in inner if isinstance(each, MethodType | FunctionType)), None)
 
-    def _enter(self, text: Text, given: Given) -> list[object]:
+    def _enter(self, text: FunctionText, given: Given) -> list[object]:
         if self.depth >= DEEPEST:
             self.effect.acts.add(INTO_CAGES)
             return []
@@ -362,7 +371,7 @@ def _once(found: Iterable[object]) -> list[object]:
 
 
 def _told_apart(found: object) -> int:
-    return id(found.kind if isinstance(found, Made) else found.node if isinstance(found, Text) else found)
+    return id(found.kind if isinstance(found, Made) else found.node if isinstance(found, FunctionText) else found)
 
 
 def _behind(first: Sequence[object], given: Given) -> Given:
@@ -370,7 +379,7 @@ def _behind(first: Sequence[object], given: Given) -> Given:
     return {**{at: [each] for at, each in enumerate(first)}, **after}
 
 
-def _names_in(text: Text, given: Given) -> Names:
+def _names_in(text: FunctionText, given: Given) -> Names:
     """What the names of a function stand for where it is called."""
     inner, arguments = [*ast.walk(text.node)], text.node.args
     anew = {name for each in inner if isinstance(each, ast.Global | ast.Nonlocal) for name in each.names}
