@@ -157,7 +157,7 @@ def _member(found: object, name: str, after: object = None) -> list[object]:
 
 
 class _Run:
-    """Of a statement, or of a function's body."""
+    """Reads a statement, or the body of a function."""
 
     def __init__(self, module: ModuleType, names: Names, seen: Seen, depth: int) -> None:
         self.module, self.names, self.seen, self.depth = module, names, seen, depth

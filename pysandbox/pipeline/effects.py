@@ -45,7 +45,7 @@ Running = frozenset[tuple[str, int]]
 
 
 class Effects:
-    """Of the modules of one program, while nothing else of it runs: each statement is read once."""
+    """Reads the modules of one program, while nothing else of it runs: each statement is read once."""
 
     def __init__(self, running: Running) -> None:
         self._running = {name: min(line for each, line in running if each == name) for name, _ in running}
