@@ -171,7 +171,7 @@ class GateRules:
 
 
 def _at(grants: list[HostGrant], port: int | None) -> list[HostGrant]:
-    """Those of them that hold at a port; all of them without one."""
+    """The grants that hold at a port; all of them without one."""
     return [each for each in grants if port is None or not each.ports or port in each.ports]
 
 

@@ -40,8 +40,6 @@ KILL_PATIENCE = 10.0  # seconds until a killed init is given up on; only the ker
 class CageInit:
     """One cage-init and everything below it. Takes over what `opened` owns."""
 
-    trusted: object = None  # what stands for TRUST in it, by which it is told from others of its plan
-
     def __init__(
         self,
         opened: native.Opened,
@@ -66,8 +64,8 @@ class CageInit:
         self.stopped_by_hand = False  # one command was: whoever did it decides when that goes on
         self.standing_still = allocate_lock()  # held while all of it is stopped, or let go on
         self.stood: Standing | None = None  # what stood still when it was paused: `stopping.stands_still`
-        self.scratch = scratch  # the host directory behind SCRATCH, "" if the plan has none
-        self.owns_scratch = owns_scratch
+        self.scratch, self.owns_scratch = scratch, owns_scratch  # the host directory behind SCRATCH, where there is one
+        self.trusted: object = None  # what stands for TRUST in it, by which it is told from others of its plan
         self.pid = opened.pid
         self.user = opened.user  # whom it is outside, where root has started it as another; else 0
         self.listener = opened.listener  # until a supervisor takes it over

@@ -56,7 +56,7 @@ class FunctionText(NamedTuple):
     defaults: Names
 
 
-class Made(NamedTuple):
+class MadeHere(NamedTuple):
     """An object that is made as the statement runs: its class alone is known."""
 
     kind: type
@@ -74,7 +74,7 @@ class Effect(NamedTuple):
 
 def effect_of(module: ModuleType, statement: ast.stmt, seen: Seen) -> Effect:
     """`seen` is kept from one to the next, by whoever asks for many while nothing else runs."""
-    return _Run(module, {}, seen, 0).over([statement])
+    return _Reading(module, {}, seen, 0).over([statement])
 
 
 @lru_cache(1024)
@@ -93,7 +93,7 @@ def binds(node: ast.AST) -> bool:
 
 
 def is_of_cages(found: object) -> bool:
-    if isinstance(found, FunctionText | Made):
+    if isinstance(found, FunctionText | MadeHere):
         return False
     home = found.__name__ if isinstance(found, ModuleType) else getattr(found, "__module__", "")
     return any(str(each).partition(".")[0] == "pysandbox" for each in (home, type(found).__module__))
@@ -139,7 +139,7 @@ def _member(found: object, name: str, after: object = None) -> list[object]:
     """An attribute, where it is there without running anything; for super() of the classes `after` one."""
     if isinstance(found, ModuleType):
         return [vars(found)[name]] if name in vars(found) else []
-    kind = found if isinstance(found, type) else found.kind if isinstance(found, Made) else type(found)
+    kind = found if isinstance(found, type) else found.kind if isinstance(found, MadeHere) else type(found)
     own = getattr(found, "__dict__", None) if found is not kind and not after and is_own(kind) else None
     if isinstance(own, dict) and name in own:
         return [own[name]]
@@ -156,7 +156,7 @@ def _member(found: object, name: str, after: object = None) -> list[object]:
     return []
 
 
-class _Run:
+class _Reading:
     """Reads a statement, or the body of a function."""
 
     def __init__(self, module: ModuleType, names: Names, seen: Seen, depth: int) -> None:
@@ -169,7 +169,7 @@ class _Run:
         while left:
             node = left.pop()
             if self.depth == 0 and binds(node):
-                inner = _Run(self.module, self.names, self.seen, 1).over([node])
+                inner = _Reading(self.module, self.names, self.seen, 1).over([node])
                 self.effect.asked.extend(inner.asked)
                 self.effect.aside.update(inner.acts)
                 self.effect.acts.update(inner.acts & {INTO_CAGES})
@@ -241,7 +241,9 @@ class _Run:
                 self.names[each.id] = _once([*self._look(each.id), *found])
 
     def _change(self, found: Iterable[object]) -> None:
-        self.effect.acts.update(id(each) for each in found if not isinstance(each, Made | FunctionText | MethodType))
+        self.effect.acts.update(
+            id(each) for each in found if not isinstance(each, MadeHere | FunctionText | MethodType)
+        )
 
     # ---- which objects these are ------------------------------------------------------------------------------------
 
@@ -250,7 +252,7 @@ class _Run:
         return self.names[name] if name in self.names else [around[name]] if name in around else []
 
     def _along(self, node: ast.expr) -> list[object]:
-        """Those of `a`, `a.b` and `a.b[0]`, for the last of them."""
+        """The objects of `a`, `a.b` and `a.b[0]`, for the last of them."""
         inner = node.value if isinstance(node, ast.Attribute | ast.Subscript) else None
         return [*(self._along(inner) if inner else ()), *self._ends(node)]
 
@@ -337,7 +339,7 @@ class _Run:
             case FunctionText():
                 return self._enter(found, given)
             case type() if is_own(found):
-                made = Made(found)
+                made = MadeHere(found)
                 for name in ("__new__", "__init__", "__post_init__"):
                     for each in _member(made, name):
                         self._follow(each, given)
@@ -360,7 +362,7 @@ class _Run:
         if key not in ways:
             ways[key] = Effect(set(), set(), [], [])  # of one that calls itself
             body = text.node.body if isinstance(text.node.body, list) else [text.node.body]
-            run = _Run(text.module, _names_in(text, given), self.seen, self.depth + 1).over(body)
+            run = _Reading(text.module, _names_in(text, given), self.seen, self.depth + 1).over(body)
             ways[key] = run._replace(returned=_once(run.returned))
         self.effect.acts.update(ways[key].acts)
         return ways[key].returned
@@ -371,7 +373,7 @@ def _once(found: Iterable[object]) -> list[object]:
 
 
 def _told_apart(found: object) -> int:
-    return id(found.kind if isinstance(found, Made) else found.node if isinstance(found, FunctionText) else found)
+    return id(found.kind if isinstance(found, MadeHere) else found.node if isinstance(found, FunctionText) else found)
 
 
 def _behind(first: Sequence[object], given: Given) -> Given:

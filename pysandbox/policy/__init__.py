@@ -12,7 +12,7 @@ START HERE: `model.Policy`, whose options are declared in `declared/` with the w
     expand.py, user_home.py, paths_wanted.py, patterns.py, match.py, below.py   paths
     guarded.py, guarded_names.py, git_config.py, folding.py   names that the host obeys, however they are spelled
     found_by_name.py, toolchain/   what a command needs besides
-    names.py, netallow.py, parent.py, way_out.py, left_out.py   the network
+    names.py, netallow.py, private_networks.py, parent.py, way_out.py, left_out.py   the network
     explain.py, summary.py, effective_cage.py, other_words.py   a policy in words
     cage_block.py, cage_shape.py   document 000's form
     detector_names.py, detector_packs.py, accepted.py, keywords.py   lists, those for type checkers among them

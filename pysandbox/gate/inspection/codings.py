@@ -19,7 +19,7 @@ class UnreadableCoding(Exception):
 
 
 class _OtherFormat(UnreadableCoding):
-    """It is not compressed as it says."""
+    """A body that is not compressed as it says."""
 
 
 Undoing = Generator[int, None, bytes]
