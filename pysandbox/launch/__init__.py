@@ -11,6 +11,6 @@ START HERE: `native`, which opens a cage, and `orders`, which speaks with its ca
     netns.py     what is made in the network namespace of a cage
     private.py, own_lock.py, below.py, contents.py, located.py, removal.py   files of the host, which others may change
     ids.py, owner.py, proctext.py   names of cages; whose something is; text of /proc that a cage helps to write
-    worker.py, forgotten.py, no_thread.py   the background thread of a Runtime; what was collected before it was closed; where none can
-                                 be started
+    worker.py, forgotten.py   the background thread of a Runtime; what was collected before it was closed
+    no_thread.py   what is said where no thread can be started
 """

@@ -74,7 +74,7 @@ class Effect(NamedTuple):
 
 def effect_of(module: ModuleType, statement: ast.stmt, seen: Seen) -> Effect:
     """`seen` is kept from one to the next, by whoever asks for many while nothing else runs."""
-    return _Reading(module, {}, seen, 0).over([statement])
+    return _Follower(module, {}, seen, 0).over([statement])
 
 
 @lru_cache(1024)
@@ -156,7 +156,7 @@ def _member(found: object, name: str, after: object = None) -> list[object]:
     return []
 
 
-class _Reading:
+class _Follower:
     """Reads a statement, or the body of a function."""
 
     def __init__(self, module: ModuleType, names: Names, seen: Seen, depth: int) -> None:
@@ -169,7 +169,7 @@ class _Reading:
         while left:
             node = left.pop()
             if self.depth == 0 and binds(node):
-                inner = _Reading(self.module, self.names, self.seen, 1).over([node])
+                inner = _Follower(self.module, self.names, self.seen, 1).over([node])
                 self.effect.asked.extend(inner.asked)
                 self.effect.aside.update(inner.acts)
                 self.effect.acts.update(inner.acts & {INTO_CAGES})
@@ -362,7 +362,7 @@ class _Reading:
         if key not in ways:
             ways[key] = Effect(set(), set(), [], [])  # of one that calls itself
             body = text.node.body if isinstance(text.node.body, list) else [text.node.body]
-            run = _Reading(text.module, _names_in(text, given), self.seen, self.depth + 1).over(body)
+            run = _Follower(text.module, _names_in(text, given), self.seen, self.depth + 1).over(body)
             ways[key] = run._replace(returned=_once(run.returned))
         self.effect.acts.update(ways[key].acts)
         return ways[key].returned
