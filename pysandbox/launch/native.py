@@ -86,7 +86,7 @@ def start_error(error: Any) -> StartError:
     return StartError(step, error.number, path, _hint(step, error.number, path))
 
 
-def _hint(step: str, number: int, path: str | None) -> str | None:
+def _hint(step: str, number: int, path: str | None = None) -> str | None:
     if (step, number) == ("chdir", errno.ENOENT) and path is not None and not os.path.lexists(path):
         return "there is no such directory: make it, or begin in another one (cwd=, or -w)"
     if step in REFUSED_BY_HOST and number in REFUSALS:
