@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import codecs
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from pysandbox.errors import PolicyError
 from pysandbox.launch.orders import DEFAULT_PATH, candidates
@@ -70,7 +70,7 @@ class Command:
                 f"argv must be a list such as {str(os.fsdecode(argv)).split() or ['true']!r}, not one string: no shell "
                 "reads it; shell=True has /bin/sh read it"
             )
-        if not isinstance(argv, Iterable):
+        if not hasattr(argv, "__iter__"):
             raise TypeError(f"argv must be a list such as ['ls', '-l'], not {type(argv).__name__}")
         texts = []
         for index, each in enumerate(argv):

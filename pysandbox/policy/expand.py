@@ -95,16 +95,11 @@ def expand(policy: P, *, env: Mapping[str, str], cwd: str, home: str) -> P:
 
     `~` is `home`, which a variable moves no grant away from; where $HOME is another one, as under sudo or in the
     containers of some CI, what is taken away below `~` is taken away in both."""
-    if other := _other_home(env, cwd, home):
+    given = env.get("HOME") or home
+    other = normal(given if given.startswith("/") else f"{cwd}/{given}")
+    if other not in ("/", normal(home)):
         policy = _with_denials_in(policy, other)
     return _with_paths(policy, Surroundings(env, cwd, home).absolute, Surroundings(env, cwd, home, escape).absolute)
-
-
-def _other_home(env: Mapping[str, str], cwd: str, home: str) -> str:
-    """Where $HOME leads, as programs take it; empty where it is unset, or leads to the same."""
-    given = env.get("HOME", "")
-    path = normal(given if given.startswith("/") else f"{cwd}/{given}") if given else ""
-    return "" if path in ("/", normal(home)) else path
 
 
 def _with_denials_in(policy: P, other: str) -> P:

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-
-from pysandbox.probe.shortage import tell_shortage
+from errno import ENOENT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,7 +34,10 @@ def names(directory: str, most: int) -> dict[str, bool]:
                 entry.name: entry.is_dir(follow_symlinks=False) for _, entry in zip(range(most), entries, strict=False)
             }
     except OSError as error:
-        tell_shortage(error, directory)
+        if error.errno != ENOENT:  # the usual one
+            from pysandbox.probe.shortage import tell_shortage
+
+            tell_shortage(error, directory)
         return {}
 
 
