@@ -3,7 +3,8 @@
 python -m bench.cli --cpu [ROUNDS]: CPU seconds instead, of the options that runs are made with, the first time (nothing
 is kept) and the second, and of the import; steadier than the clock on a machine that others use.
 
-Interleaved, medians; read the ratios. The first run by each way is not counted: it writes the plan that the launcher
+Interleaved in an order that is drawn anew for each round, since who comes after a large program finds cold caches;
+medians; read the ratios. The first run by each way is not counted: it writes the plan that the launcher
 reads, and the byte code of our modules, without which a first run costs twice as much: where that cannot be written,
 the last line says so. bwrap is asked for about the same cage (bench/peers.py), and writes no record of it.
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 import compileall
 import importlib.util
 import os
+import random
 import shutil
 import statistics
 import sys
@@ -25,6 +27,7 @@ from bench.peers import bwrap
 
 SESSION = "import pysandbox; pysandbox.Cage().run(['/bin/true'])"
 LAUNCHER, YARDSTICK, PEER = "pysandbox run -- /bin/true", "python3 -c pass (yardstick)", "bwrap ... /bin/true"
+SEED = 20
 KEPT_BY = 2  # rounds after which the plan is kept
 BARS = {YARDSTICK: 0.5, PEER: 1.0}
 
@@ -117,11 +120,13 @@ def main(rounds: int, of_cpu: bool = False) -> None:
                 print(f"{len(missing)} modules have no byte code ({missing[0]}, ...): a first run compiles them")
             return
         taken: dict[str, list[float]] = {name: [] for name in subjects(command)}
+        turns, chance = list(subjects(command).items()), random.Random(SEED)
         for number in range(rounds + KEPT_BY):
-            for name, argv in subjects(command).items():
+            for name, argv in turns:
                 took = milliseconds(argv)
                 if number >= KEPT_BY:
                     taken[name].append(took)
+            chance.shuffle(turns)
     medians = {name: statistics.median(each) for name, each in taken.items()}
     for name, median in medians.items():
         print(f"{name:<40} {median:8.2f} ms   {median / medians[YARDSTICK]:5.2f}")
