@@ -14,7 +14,10 @@ from pysandbox.policy.refusal import CommandRefused, shown
 _PRIVATE = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7")  # RFC 1918, 6598, 4193
 # Credentials of the machine are to be had there, from whoever asks: of clouds that have such a service in a private
 # network. fd00:ec2::/32 has the others that speak to instances alone as well.
-_METADATA = ("100.100.100.200", "fd00:ec2::/32", "fd20:ce::254")
+_METADATA = (
+    "100.100.100.200", "fd00:ec2::/32", "fd20:ce::254", "fd00:c1::a9fe:a9fe", "fd00:42::42", "fd00:a9fe:a9fe::1",
+    "fd00:100::100:200",
+)  # fmt: skip
 _WRITE = 'write "10.1.2.3", "10.1.0.0/16" or "fd00:1::/64"'
 
 

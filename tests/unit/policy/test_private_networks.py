@@ -14,7 +14,8 @@ from pysandbox.policy.model import Policy
 from pysandbox.policy.private_networks import is_private, leads_into
 
 PRIVATE = [ip_network(each) for each in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7")]
-NEVER = [ip_network(each) for each in ("100.100.100.200", "fd00:ec2::/32", "fd20:ce::254")]
+CLOUDS = ("fd20:ce::254", "fd00:c1::a9fe:a9fe", "fd00:42::42", "fd00:a9fe:a9fe::1", "fd00:100::100:200")
+NEVER = [ip_network(each) for each in ("100.100.100.200", "fd00:ec2::/32", *CLOUDS)]
 
 
 def leads(listed: str, address: str, *, own: bool = False) -> bool:
@@ -42,7 +43,7 @@ def test_an_address_or_a_network_is_taken(text: str) -> None:
         ("224.0.0.1", "no address"), ("fec0::1", "no address"), ("::ffff:127.0.0.1", "no address"),
         ("::ffff:0.0.0.0/96", "no address"), ("168.63.129.16", "no address"), ("192.0.0.192", "no address"),
         ("100.100.100.200", "metadata"), ("fd00:ec2::254", "metadata"), ("fd00:ec2::/32", "metadata"),
-        ("fd20:ce::254", "metadata"), ("10.1.2.3:443", "ports"), ("10.1.2.3/tcp", "ports"),
+        *((each, "metadata") for each in CLOUDS), ("10.1.2.3:443", "ports"), ("10.1.2.3/tcp", "ports"),
         ("10.1.2.3/16", "behind its prefix"), ("api.corp", "not an address"), ("167838211", "not appear"),
         ("012.1.2.3", "does not appear"), ("10.1", "does not appear"), ("", "must not be empty"),
     ],
@@ -80,7 +81,8 @@ def test_a_network_leads_to_what_is_in_it_and_not_to_a_cloud_s_metadata(address:
 
 @pytest.mark.parametrize(("listed", "address"), [
     ("100.64.0.0/10", "100.100.100.200"), ("100.100.100.200/31", "100.100.100.200"), ("fc00::/7", "fd00:ec2::254"),
-    ("fc00::/7", "fd00:ec2::23"), ("fd20:ce::/64", "fd20:ce::254"),
+    ("fc00::/7", "fd00:ec2::23"), *(("fc00::/7", each) for each in CLOUDS),
+    *((str(ip_network((each, 64), strict=False)), each) for each in CLOUDS),
 ])  # fmt: skip
 def test_a_range_around_a_metadata_service_is_not_a_word_for_it(listed: str, address: str) -> None:
     assert not leads(listed, address)
