@@ -19,6 +19,7 @@ BASE32 = LETTERS[:26] + b"234567"
 BLANKS = b" \t\r\n"
 SMALL = 4096  # bytes of a text in which base64 may also have blanks between its letters
 COST_OF_A_TRY = 1024  # bytes, and as many are fed at first
+COST_OF_PARTS = 1 << 14  # of one that is broken
 A_TURN = 1 << 14  # bytes of work, at least, between two moments at which others may have their turn
 GZIP_OR_ZLIB = 47  # whichever of both formats, with any window
 ZSTD = 0x28  # how its format begins, and no other that is looked for
@@ -125,9 +126,11 @@ class _Try:
     def pieces(self) -> Iterator[tuple[int, bytes]]:
         """What it says as far as it can be read, each piece with how many bytes of work it was. Raises Undecodable."""
         yield COST_OF_A_TRY, b""
-        stream = libraries.zlib_stream(GZIP_OR_ZLIB) if self.name == "gzip" else libraries.zstd_stream()
+        stream = libraries.LenientZlib(GZIP_OR_ZLIB) if self.name == "gzip" else libraries.lenient_zstd_stream()
         if stream is None:
             raise Undecodable(f"something in it is compressed with zstd, and the library is missing: {libraries.HOW}")
         with suppress(*libraries.ERRORS):
             yield from libraries.undoing(stream, self._said, COST_OF_A_TRY)
             self.is_open = not stream.eof
+        if isinstance(stream, libraries.LenientZlib) and stream.was_split:
+            yield COST_OF_PARTS, b""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Generator
+from contextlib import suppress
 
 from pysandbox.shapes import Any, Protocol
 
@@ -25,6 +26,7 @@ except ImportError:
 
 HOW = "pip install 'pysandbox[dlp]'"
 WINDOW = 23  # log2: 8 MiB are the most that a body in zstd may ask for (RFC 9659)
+FRAME_FLAGS, HAS_CHECKSUM = 4, 4  # which byte of a frame of zstd, and which bit of it
 PIECE = 1 << 16  # bytes; the most that is fed, or comes out, at once
 LIMITS_ITS_OUTPUT = (1, 2)  # the version of brotli from which on a few bytes cannot take all memory
 
@@ -67,6 +69,71 @@ class _Zlib:
         return piece
 
 
+class LenientZlib(_Zlib):
+    """As a reader who minds no checksum: it ends where an error is, and says what came before. `was_split`: a call was
+    tried in parts for that, which is much work."""
+
+    was_split = False
+
+    def __init__(self, form: int) -> None:
+        super().__init__(form)
+        self._has_said = self._is_broken = False
+
+    @property
+    def eof(self) -> bool:
+        return self._is_broken or super().eof
+
+    def decompress(self, said: Any, max_length: int) -> bytes:
+        before, fed = self._stream.copy(), self._stream.unconsumed_tail or said
+        try:
+            piece = super().decompress(said, max_length)
+        except zlib.error:
+            self._is_broken = True
+            return self._before_error(before, fed, max_length)
+        self._has_said = self._has_said or bool(piece)
+        return piece
+
+    def _before_error(self, stream: Any, fed: Any, max_length: int) -> bytes:
+        """What the longest beginning says that has no error in it."""
+        pieces: list[bytes] = []
+        at, size = 0, 1 << (len(fed).bit_length() - 1)
+        with suppress(zlib.error):
+            self.was_split = self._has_said or bool(stream.copy().decompress(fed, 1))
+        while self.was_split and size:
+            tried = stream.copy()
+            with suppress(zlib.error):
+                pieces.append(tried.decompress(fed[at : at + size], max_length))
+                stream, at = tried, at + size
+            size //= 2
+        return b"".join(pieces)
+
+
+class _LenientZstd:
+    """As a reader who minds no checksum: the frame is told that it has none (RFC 8878, 3.1.1.1.1)."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream, self._is_first = stream, True
+
+    @property
+    def eof(self) -> bool:
+        return self._stream.eof
+
+    @property
+    def needs_input(self) -> bool:
+        return self._stream.needs_input
+
+    @property
+    def unused_data(self) -> bytes:
+        return self._stream.unused_data
+
+    def decompress(self, said: Any, max_length: int) -> bytes:
+        if self._is_first and len(said) > FRAME_FLAGS:
+            said = bytearray(said)
+            said[FRAME_FLAGS] &= ~HAS_CHECKSUM
+        self._is_first = False
+        return self._stream.decompress(said, max_length)
+
+
 class _Brotli:
     unused_data = b""  # what follows a stream is an error
 
@@ -98,6 +165,12 @@ def brotli_stream() -> Stream | None:
     if brotli is None or tuple(map(int, brotli.__version__.split(".")[:2])) < LIMITS_ITS_OUTPUT:
         return None
     return _Brotli()
+
+
+def lenient_zstd_stream() -> Stream | None:
+    """None where the library is missing. Its first piece has more than the first bytes of the frame, if there are any."""
+    made = zstd_stream()
+    return _LenientZstd(made) if made is not None else None
 
 
 def zstd_stream() -> Stream | None:

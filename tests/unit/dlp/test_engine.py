@@ -158,6 +158,45 @@ def test_a_bearer_that_is_something_particular_counts_as_that() -> None:
     assert found(b"a=Bearer+" + b"x" * 30) == {"bearer_token"}
 
 
+# ---- what is broken ----------------------------------------------------------------------------------------------
+
+
+def checked_zstd(said: bytes) -> bytes:
+    made = zstd.ZstdCompressor(options={zstd.CompressionParameter.checksum_flag: 1})
+    return made.compress(said, mode=made.FLUSH_FRAME)
+
+
+CHECKED = {"gzip": (gzip.compress, 8), "zlib": (zlib.compress, 4), "zstd": (checked_zstd, 4)}
+
+
+def noise(size: int) -> bytes:
+    return bytes(random.Random(size).choices(b"abcdefgh ", k=size))
+
+
+@pytest.mark.parametrize("after", [b"", b"!", b"\xff" * 1500])
+@pytest.mark.parametrize("size", [0, 1, 500, 65_400, 65_536, 200_000])
+@pytest.mark.parametrize("name", CHECKED)
+def test_a_wrong_checksum_hides_nothing(name: str, size: int, after: bytes) -> None:
+    """Readers there are that mind none. Nothing of the token stands there as it is: it is made of what came before."""
+    compress, length = CHECKED[name]
+    whole = compress(noise(size) + b" %s %s %s\n" % (TOKEN[:25], TOKEN[15:], TOKEN) + noise(size))
+    assert found(whole) == {"github_pat"} and not found(whole[:10])
+    assert found(whole[:-length] + bytes(length) + after) == {"github_pat"}
+
+
+@pytest.mark.parametrize("name", ["gzip", "zlib"])
+def test_what_comes_before_an_error_is_looked_at(name: str) -> None:
+    whole = ENCODINGS[name](TOKEN + b" " + noise(5000))
+    for at in range(150, len(whole), 29):
+        assert found(whole[:at] + bytes((whole[at] ^ 0xFF,)) + whole[at + 1 :]) == {"github_pat"}
+
+
+def test_what_is_broken_is_charged_for_the_parts_in_which_it_is_tried() -> None:
+    broken = zlib.compress(noise(300), 9)[:-4] + bytes(4)
+    with pytest.raises(Undecodable):
+        scan(broken * 1000, KEY)
+
+
 # ---- budgets -----------------------------------------------------------------------------------------------------
 
 
