@@ -168,7 +168,7 @@ def brotli_stream() -> Stream | None:
 
 
 def lenient_zstd_stream() -> Stream | None:
-    """None where the library is missing. Its first piece has more than the first bytes of the frame, if there are any."""
+    """None where the library is missing. What it is fed first has the flags of its frame in it."""
     made = zstd_stream()
     return _LenientZstd(made) if made is not None else None
 
