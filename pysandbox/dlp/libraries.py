@@ -96,7 +96,7 @@ class LenientZlib(_Zlib):
     def _before_error(self, stream: Any, fed: Any, max_length: int) -> bytes:
         """What the longest beginning says that has no error in it."""
         pieces: list[bytes] = []
-        at, size = 0, 1 << (len(fed).bit_length() - 1)
+        at, size = 0, (1 << len(fed).bit_length()) >> 1
         with suppress(zlib.error):
             self.was_split = self._has_said or bool(stream.copy().decompress(fed, 1))
         while self.was_split and size:

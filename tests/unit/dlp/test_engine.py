@@ -191,6 +191,15 @@ def test_what_comes_before_an_error_is_looked_at(name: str) -> None:
         assert found(whole[:at] + bytes((whole[at] ^ 0xFF,)) + whole[at + 1 :]) == {"github_pat"}
 
 
+@pytest.mark.parametrize("most", [1, 3, 64])
+def test_an_error_that_comes_when_nothing_is_fed_any_more_is_an_end(most: int) -> None:
+    stream = libraries.LenientZlib(15)
+    said = stream.decompress(b"x\x9cc|dI`\x0c\x8a", most)
+    while not (stream.eof or stream.needs_input):
+        said += stream.decompress(b"", most)
+    assert said[:1] == zlib.decompressobj(15).decompress(b"x\x9cc|dI`\x0c\x8a", 1)
+
+
 def test_what_is_broken_is_charged_for_the_parts_in_which_it_is_tried() -> None:
     broken = zlib.compress(noise(300), 9)[:-4] + bytes(4)
     with pytest.raises(Undecodable):
