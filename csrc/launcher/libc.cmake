@@ -28,7 +28,7 @@ if(PSB_MUSL_SPECS)
   unset(CMAKE_REQUIRED_FLAGS)
 endif()
 
-if(PSB_CAN_LINK_MUSL)
+if(PSB_CAN_LINK_MUSL AND EXISTS ${PSB_MUSL_SPECS}) # both are kept from one build to the next
   set(PSB_LAUNCHER_COMPILE -specs=${PSB_MUSL_SPECS} "SHELL:-idirafter ${KERNEL_HEADERS}")
   set(PSB_LAUNCHER_LINK -specs=${PSB_MUSL_SPECS} -static -s)
 else()
