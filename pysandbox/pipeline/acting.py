@@ -18,48 +18,33 @@ import ast
 import builtins
 import sys
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import lru_cache, partial
 from types import BuiltinMethodType, FunctionType, MethodType, ModuleType
 
 from pysandbox.pipeline.shipping import is_of_the_file, is_ones_own, origin_of, top_statements
+from pysandbox.pipeline.standing import FunctionText, MadeHere, behind, is_veiled, key_of, names_in, once
 from pysandbox.shapes import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from typing import TypeAlias
 
-    Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
-    Names: TypeAlias = dict[str, list[object]]
+    from pysandbox.pipeline.standing import Function, Given, Names
+
     Seen: TypeAlias = dict[ast.AST, dict[object, "Effect"]]  # of each function, by what it is given
-    Given: TypeAlias = dict[int | str, list[object]]  # to a call, by place and by name; "*": by `*rest` or `**rest`
 
 INTO_CAGES = "a call into a cage"
 DEEPEST = 20  # of calls in one another; what is deeper is taken for a call into a cage, and stays
-MOST = 16  # objects that one name may stand for
-WAYS = 8  # in which one function is called, each with other objects; further ones are taken for a call without any
+WAYS = 8  # in which a statement calls one function, each with other objects; further ones: as if without any
 CONTAINERS = (dict, list, set, deque)
-READING = frozenset(("copy", "count", "difference", "fromkeys", "get", "index", "intersection", "isdisjoint",
-                     "issubset", "issuperset", "items", "keys", "symmetric_difference", "union", "values"))  # fmt: skip
+READING = frozenset(("copy", "count", "difference", "elements", "fromkeys", "get", "index", "intersection",
+                     "isdisjoint", "issubset", "issuperset", "items", "keys", "most_common", "symmetric_difference",
+                     "total", "union", "values"))  # fmt: skip
 # What these give is in what they are asked of, or are given.
 GIVING = frozenset(("enumerate", "get", "items", "iter", "next", "reversed", "setdefault", "values", "zip"))
 READERS = frozenset(("json", "logging", "pickle", "pprint", "warnings"))  # modules whose functions only read
 UNTOUCHED: tuple[type, ...] = (MethodType, FunctionType, type)  # by functions of libraries
-
-
-class FunctionText(NamedTuple):
-    """A function: what it says, what its names stand for that are not its module's, and its parameters' defaults."""
-
-    module: ModuleType
-    node: Function
-    names: Names
-    defaults: Names
-
-
-class MadeHere(NamedTuple):
-    """An object that is made as the statement runs: its class alone is known."""
-
-    kind: type
 
 
 class Effect(NamedTuple):
@@ -74,7 +59,7 @@ class Effect(NamedTuple):
 
 def effect_of(module: ModuleType, statement: ast.stmt, seen: Seen) -> Effect:
     """`seen` is kept from one to the next, by whoever asks for many while nothing else runs."""
-    return _Follower(module, {}, seen, 0).over([statement])
+    return _Follower(module, {}, seen, {}, 0).over([statement])
 
 
 @lru_cache(1024)
@@ -159,8 +144,8 @@ def _member(found: object, name: str, after: object = None) -> list[object]:
 class _Follower:
     """Reads a statement, or the body of a function."""
 
-    def __init__(self, module: ModuleType, names: Names, seen: Seen, depth: int) -> None:
-        self.module, self.names, self.seen, self.depth = module, names, seen, depth
+    def __init__(self, module: ModuleType, names: Names, seen: Seen, new: dict[ast.AST, int], depth: int) -> None:
+        self.module, self.names, self.seen, self.new, self.depth = module, names, seen, new, depth
         self.effect = Effect(set(), set(), [], [])
         self.alone: ast.AST | None = None  # a call whose result nobody keeps
 
@@ -169,7 +154,7 @@ class _Follower:
         while left:
             node = left.pop()
             if self.depth == 0 and binds(node):
-                inner = _Follower(self.module, self.names, self.seen, 1).over([node])
+                inner = _Follower(self.module, self.names, self.seen, self.new, 1).over([node])
                 self.effect.asked.extend(inner.asked)
                 self.effect.aside.update(inner.acts)
                 self.effect.acts.update(inner.acts & {INTO_CAGES})
@@ -238,18 +223,17 @@ class _Follower:
         found = self._ends(value)
         for each in (each for target in targets for each in ast.walk(target)):
             if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store):
-                self.names[each.id] = _once([*self._look(each.id), *found])
+                self.names[each.id] = once([*self._look(each.id), *found])
 
     def _change(self, found: Iterable[object]) -> None:
-        self.effect.acts.update(
-            id(each) for each in found if not isinstance(each, MadeHere | FunctionText | MethodType)
-        )
+        self.effect.acts.update(id(each) for each in found if not isinstance(each, MadeHere | FunctionText | MethodType))
 
     # ---- which objects these are ------------------------------------------------------------------------------------
 
     def _look(self, name: str) -> list[object]:
         around = vars(self.module)
-        return self.names[name] if name in self.names else [around[name]] if name in around else []
+        found = self.names[name] if name in self.names else [around[name]] if name in around else []
+        return [each for each in found if not is_veiled(each)]
 
     def _along(self, node: ast.expr) -> list[object]:
         """The objects of `a`, `a.b` and `a.b[0]`, for the last of them."""
@@ -265,8 +249,8 @@ class _Follower:
                 above = [(one, kind) for one in self._look("super()") for kind in self._look("__class__")]
                 return [each for one, kind in above for each in _member(one, name, kind)]
             case ast.Attribute(value, name):
-                inner = ((one, _member(one, name)) for one in self._ends(value))
-                return _once(
+                inner = ((one, [e for e in _member(one, name) if not is_veiled(e)]) for one in self._ends(value))
+                return once(
                     each
                     for one, has in inner
                     for each in has or ([] if isinstance(one, FunctionType | FunctionText) else [one])
@@ -277,14 +261,14 @@ class _Follower:
                 return self._ends(value)
             case ast.Call(function):
                 given = self._given(node)
-                return _once(each for one in self._ends(function) for each in self._follow(one, given) or ())
+                return once(each for one in self._ends(function) for each in self._follow(one, given) or ())
             case ast.Subscript(value) | ast.Starred(value) | ast.Await(value) | ast.NamedExpr(value=value):
                 return self._ends(value)
             case ast.Lambda():
                 return [FunctionText(self.module, node, self.names, {})]
             case ast.BoolOp() | ast.IfExp() | ast.List() | ast.Tuple() | ast.Set():
                 values = [each for each in ast.iter_child_nodes(node) if isinstance(each, ast.expr)]
-                return _once(each for one in values for each in self._ends(one))
+                return once(each for one in values for each in self._ends(one))
         return []
 
     # ---- calls ------------------------------------------------------------------------------------------------------
@@ -311,7 +295,8 @@ class _Follower:
                 name, owner = each.__name__, [*owner, each.__self__]  # add = TABLE.append
         if name not in READING and (alone or any(isinstance(each, CONTAINERS) for each in owner)):
             self._change(owner)
-        self.effect.asked.extend(owner)
+        if name not in READING and not name.startswith(("get", "find")):
+            self.effect.asked.extend(owner)
         if isinstance(at, ast.Name) and hasattr(builtins, at.id):  # list(map(fill, range(3)))
             for each in [
                 each for one in given.values() for each in one if isinstance(each, FunctionType | FunctionText)
@@ -329,10 +314,10 @@ class _Follower:
         """What it returns, where it is one's own; else None."""
         match found:
             case MethodType():
-                return self._follow(found.__func__, _behind([found.__self__], given))
+                return self._follow(found.__func__, behind([found.__self__], given))
             case partial():
                 named: Given = {key: [each] for key, each in found.keywords.items()}
-                return self._follow(found.func, named | _behind(found.args, given))
+                return self._follow(found.func, named | behind(found.args, given))
             case FunctionType():
                 text = _text_of(found)
                 return None if text is None else self._enter(text, given)
@@ -353,45 +338,15 @@ class _Follower:
         if self.depth >= DEEPEST:
             self.effect.acts.add(INTO_CAGES)
             return []
-        key, ways = (
-            tuple((at, *map(_told_apart, each)) for at, each in given.items()),
-            self.seen.setdefault(text.node, {}),
-        )
-        if key not in ways and len(ways) >= WAYS:
-            key, given = (), {}
+        key, ways = key_of(text, given), self.seen.setdefault(text.node, {})
+        if key not in ways:
+            self.new[text.node] = self.new.get(text.node, 0) + 1
+            if self.new[text.node] > WAYS:
+                key, given = (), {}
         if key not in ways:
             ways[key] = Effect(set(), set(), [], [])  # of one that calls itself
             body = text.node.body if isinstance(text.node.body, list) else [text.node.body]
-            run = _Follower(text.module, _names_in(text, given), self.seen, self.depth + 1).over(body)
-            ways[key] = run._replace(returned=_once(run.returned))
+            run = _Follower(text.module, names_in(text, given), self.seen, self.new, self.depth + 1).over(body)
+            ways[key] = run._replace(returned=once(run.returned))
         self.effect.acts.update(ways[key].acts)
         return ways[key].returned
-
-
-def _once(found: Iterable[object]) -> list[object]:
-    return [*{_told_apart(each): each for each in found}.values()][:MOST]
-
-
-def _told_apart(found: object) -> int:
-    return id(found.kind if isinstance(found, MadeHere) else found.node if isinstance(found, FunctionText) else found)
-
-
-def _behind(first: Sequence[object], given: Given) -> Given:
-    after = {at + len(first) if isinstance(at, int) else at: each for at, each in given.items()}
-    return {**{at: [each] for at, each in enumerate(first)}, **after}
-
-
-def _names_in(text: FunctionText, given: Given) -> Names:
-    """What the names of a function stand for where it is called."""
-    inner, arguments = [*ast.walk(text.node)], text.node.args
-    anew = {name for each in inner if isinstance(each, ast.Global | ast.Nonlocal) for name in each.names}
-    stored = {each.id for each in inner if isinstance(each, ast.Name) and not isinstance(each.ctx, ast.Load)}
-    names: Names = {**text.names, **{each: [] for each in stored - anew}}
-    plain = [*arguments.posonlyargs, *arguments.args]
-    for at, each in enumerate([*plain, *arguments.kwonlyargs]):
-        known = given.get(at) if at < len(plain) else None
-        names[each.arg] = known or given.get(each.arg) or text.defaults.get(each.arg) or given.get("*", [])
-    for rest in (arguments.vararg, arguments.kwarg):
-        if rest is not None:
-            names[rest.arg] = _once(each for one in given.values() for each in one)
-    return {**names, "super()": names[plain[0].arg] if plain else []}

@@ -24,10 +24,12 @@ from types import FunctionType, ModuleType
 
 from pysandbox.pipeline.acting import INTO_CAGES, Effect, binds, effect_of, hears, is_of_cages, is_own, statements_of
 from pysandbox.pipeline.shipping import Definition, at_top, bound_by, bound_in, is_ones_own, origin_of, text_of
+from pysandbox.pipeline.standing import is_veiled
 from pysandbox.shapes import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pysandbox.pipeline.acting import Seen
+    from pysandbox.shapes import Any
 
 CONSTANT = (str, bytes, int, float, complex, type(None), range, ModuleType)
 # Modules of classes whose objects cannot be changed, and of what is a library's own.
@@ -36,6 +38,7 @@ UNCHANGING = frozenset(
 )
 OF_LIBRARIES = frozenset(("logging", "os"))
 COMPOUND = ast.If | ast.For | ast.While | ast.With | ast.Try | ast.TryStar | ast.Match
+HOLDERS = (list, tuple, set, frozenset, deque)
 DEEPEST, MOST = 3, 10_000  # of objects in one another, which are looked at
 BLOCKS = re.compile(r"^(?=[^\s#)\]}])", re.MULTILINE)  # lines of a module that begin something, with what is below them
 DOES = re.compile(
@@ -135,6 +138,8 @@ def _may_do(module: ModuleType, sent: Mapping[object, str]) -> bool:
 
 
 def _is_ones_own(found: object) -> bool:
+    if is_veiled(found):
+        return False
     if isinstance(found, ModuleType):
         return is_ones_own(found)
     return is_own(found if isinstance(found, FunctionType | type) else type(found))
@@ -147,7 +152,7 @@ def _has(found: object, other: object) -> bool:
         each = left.popleft()
         if each is other:
             return each is not found
-        if id(each) not in seen and not isinstance(each, ModuleType | FunctionType | type):
+        if id(each) not in seen and not is_veiled(each) and not isinstance(each, ModuleType | FunctionType | type):
             seen.add(id(each))
             left.extend(gc.get_referents(each))
     return False
@@ -192,8 +197,10 @@ def _bound_there(name: str, node: ast.stmt) -> Iterator[tuple[object, str, int]]
 
 
 def _is_constant(found: object) -> bool:
+    if is_veiled(found):
+        return True
     if isinstance(found, tuple | frozenset):
-        return all(map(_is_constant, found))
+        return all(map(_is_constant, _items_of(found)))
     home = str(type(found).__module__).partition(".")[0]
     if home in UNCHANGING | OF_LIBRARIES or found is sys.path or isinstance(found, CONSTANT) or is_of_cages(found):
         return True
@@ -203,11 +210,16 @@ def _is_constant(found: object) -> bool:
     return bool(is_frozen) and hasattr(found, "__dict__") and all(map(_is_constant, vars(found).values()))
 
 
+def _items_of(found: Any) -> list[object]:
+    """Without what a class of one's own would run."""
+    return [each for kind in HOLDERS if isinstance(found, kind) for each in kind.__iter__(found)]
+
+
 def _parts_of(found: object) -> Collection[object]:
     if isinstance(found, dict):
         return list(dict.values(found))
-    if isinstance(found, list | tuple | set | frozenset | deque):
-        return list(found)
+    if isinstance(found, HOLDERS):
+        return _items_of(found)
     kind = found if isinstance(found, type) else type(found)
     is_own = kind is not FunctionType and is_ones_own(sys.modules.get(kind.__module__))
     return list(vars(found).values()) if is_own and hasattr(found, "__dict__") else ()

@@ -16,7 +16,8 @@ pytestmark = pytest.mark.root
 def test_a_paused_cage_is_tightened_and_goes_on_after(limits: dict[str, int]) -> None:
     told: list[Event] = []
     policy = Policy(allow_ips=["203.0.113.7:443"], **limits)  # type: ignore[arg-type]
-    with Cage(policy, runtime=Runtime(sink=told.append, warm=0)) as cage:
+    runtime = Runtime(sink=told.append, warm=0)
+    with Cage(policy, runtime=runtime) as cage:
         process = cage.spawn(["sh", "-c", "while :; do sleep 0.05; done"])
         time.sleep(0.2)
         cage.pause()
@@ -26,3 +27,4 @@ def test_a_paused_cage_is_tightened_and_goes_on_after(limits: dict[str, int]) ->
         assert process.poll() is None and "cage.unstoppable" not in [each.type for each in told]
         process.kill()
         process.wait()
+    runtime.drain()  # the reader of the doors ends with it
