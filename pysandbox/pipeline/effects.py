@@ -210,9 +210,10 @@ def _is_constant(found: object) -> bool:
     return bool(is_frozen) and hasattr(found, "__dict__") and all(map(_is_constant, vars(found).values()))
 
 
-def _items_of(found: Any) -> list[object]:
+def _items_of(found: object) -> list[object]:
     """Without what a class of one's own would run."""
-    return [each for kind in HOLDERS if isinstance(found, kind) for each in kind.__iter__(found)]
+    kinds: tuple[Any, ...] = HOLDERS
+    return [each for kind in kinds if isinstance(found, kind) for each in kind.__iter__(found)]
 
 
 def _parts_of(found: object) -> Collection[object]:

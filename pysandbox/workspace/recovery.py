@@ -1,10 +1,11 @@
 """What a kill has left of a commit is finished or undone.
 
 A journal that was staging is undone, one that was applying is finished, or undone where the tree has changed under it
-since; those of a commit to several trees are all finished, or all undone. Whoever opens or commits a workspace, or
-starts a cage that has one, calls `recover` first; it costs two stat(2) where nothing has changed since there was
-nothing to do, and one listing otherwise, however many commits and workspaces are kept: those in which this process has
-seen that nothing is left to be done are not opened again. `interrupted` only looks.
+since; those of a commit to several trees are all finished, or all undone, unless one was finished already when another
+tree turns out to have changed. Whoever opens or commits a workspace, or starts a cage that has one, calls `recover`
+first; it costs two stat(2) where nothing has changed since there was nothing to do, and one listing otherwise, however
+many commits and workspaces are kept: those in which this process has seen that nothing is left to be done are not
+opened again. `interrupted` only looks.
 """
 
 from __future__ import annotations

@@ -127,7 +127,7 @@ def test_between_two_lines_nothing_is_applied(trees: Trees, then: str) -> None:
 
 
 def test_what_cannot_be_finished_in_one_tree_is_taken_back_in_the_other(trees: Trees) -> None:
-    """Killed when all was decided and nothing was done, and then the first tree was changed."""
+    """Killed when all was decided and nothing was done, and then the tree was changed that comes first."""
     uppers = trees.fresh()
     child = os.fork()
     if not child:
@@ -141,7 +141,12 @@ def test_what_cannot_be_finished_in_one_tree_is_taken_back_in_the_other(trees: T
     assert os.WEXITSTATUS(os.waitpid(child, 0)[1]) == 0
     for each in uppers:
         each.drop()
-    (trees.overlays[0].lower / "gone").unlink()
-    (trees.overlays[0].lower / "gone").write_text("somebody's")
+    with store.opened_one(store.names()[0]) as place:
+        first = CommitJournal(place).read()
+    assert first is not None
+    changed = [str(each.lower) for each in trees.overlays].index(first.tree)
+    lower = trees.overlays[changed].lower
+    (lower / "gone").unlink()
+    (lower / "gone").write_text("somebody's")
     recover()
-    assert trees.now()[1] == trees.old[1] and (trees.overlays[0].lower / "file").read_text() == "old file"
+    assert trees.now()[1 - changed] == trees.old[1 - changed] and (lower / "file").read_text() == "old file"
