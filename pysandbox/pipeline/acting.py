@@ -226,7 +226,9 @@ class _Follower:
                 self.names[each.id] = once([*self._look(each.id), *found])
 
     def _change(self, found: Iterable[object]) -> None:
-        self.effect.acts.update(id(each) for each in found if not isinstance(each, MadeHere | FunctionText | MethodType))
+        self.effect.acts.update(
+            id(each) for each in found if not isinstance(each, MadeHere | FunctionText | MethodType)
+        )
 
     # ---- which objects these are ------------------------------------------------------------------------------------
 

@@ -94,7 +94,7 @@ def expand(policy: P, *, env: Mapping[str, str], cwd: str, home: str) -> P:
     """`policy` with every path literal and absolute. PolicyError names the option of the first that cannot be.
 
     `~` is `home`, which a variable moves no grant away from; where $HOME is another one, as under sudo or in the
-    containers of some CI, what is taken away below `~` is taken away in both."""
+    containers of some CI, what is taken away below `~` and is there is taken away in both."""
     given = env.get("HOME") or home
     other = normal(given if given.startswith("/") else f"{cwd}/{given}")
     if other not in ("/", normal(home)):
