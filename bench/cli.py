@@ -4,9 +4,11 @@ python -m bench.cli --cpu [ROUNDS]: CPU seconds instead, of the options that run
 is kept) and the second, and of the import; steadier than the clock on a machine that others use.
 
 Interleaved in an order that is drawn anew for each round, since who comes after a large program finds cold caches;
-medians; read the ratios. The first run by each way is not counted: it writes the plan that the launcher
-reads, and the byte code of our modules, without which a first run costs twice as much: where that cannot be written,
-the last line says so. bwrap is asked for about the same cage (bench/peers.py), and writes no record of it.
+medians; read the ratios. What the bars compare runs first and alone: the others write plans and byte code, and the
+record of a run, which is on the disk before its command starts, would wait for that. The first runs by each way are not
+counted: they write the plan that the launcher reads, and the byte code of our modules, without which a first run costs
+twice as much: where that cannot be written, the last line says so. bwrap is asked for about the same cage
+(bench/peers.py), and writes no record of it.
 """
 
 from __future__ import annotations
@@ -104,6 +106,19 @@ def uncompiled() -> list[str]:
     return [each.name for each in sources if not os.path.exists(importlib.util.cache_from_source(str(each)))]
 
 
+def in_turns(wanted: dict[str, list[str]], rounds: int) -> dict[str, list[float]]:
+    """Milliseconds of each, in `rounds` rounds."""
+    taken: dict[str, list[float]] = {name: [] for name in wanted}
+    turns, chance = list(wanted.items()), random.Random(SEED)
+    for number in range(rounds + KEPT_BY):
+        for name, argv in turns:
+            took = milliseconds(argv)
+            if number >= KEPT_BY:
+                taken[name].append(took)
+        chance.shuffle(turns)
+    return taken
+
+
 def main(rounds: int, of_cpu: bool = False) -> None:
     command = shutil.which("pysandbox", path=os.path.dirname(sys.executable)) or shutil.which("pysandbox")
     if command is None:
@@ -119,14 +134,10 @@ def main(rounds: int, of_cpu: bool = False) -> None:
             if missing := uncompiled():
                 print(f"{len(missing)} modules have no byte code ({missing[0]}, ...): a first run compiles them")
             return
-        taken: dict[str, list[float]] = {name: [] for name in subjects(command)}
-        turns, chance = list(subjects(command).items()), random.Random(SEED)
-        for number in range(rounds + KEPT_BY):
-            for name, argv in turns:
-                took = milliseconds(argv)
-                if number >= KEPT_BY:
-                    taken[name].append(took)
-            chance.shuffle(turns)
+        every = subjects(command)
+        compared = {name: argv for name, argv in every.items() if name in (YARDSTICK, LAUNCHER, PEER)}
+        rest = {name: argv for name, argv in every.items() if name not in compared}
+        taken = {**in_turns(compared, rounds), **in_turns(rest, rounds)}
     medians = {name: statistics.median(each) for name, each in taken.items()}
     for name, median in medians.items():
         print(f"{name:<40} {median:8.2f} ms   {median / medians[YARDSTICK]:5.2f}")
