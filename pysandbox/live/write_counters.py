@@ -20,8 +20,8 @@ class Counters:
         self._heads: set[str] = set()  # that are or were somebody's parent, and live
 
     def look(self, pids: Sequence[str]) -> dict[str, Wrote]:
-        """What each has that lives. A parent is read before its children: it was told of those that have ended
-        meanwhile. Raises PermissionError."""
+        """What each has that lives. A parent is read before its children, so nothing is counted at both; one that ends
+        in between shows at its parent at the next look. Raises PermissionError."""
         found = {}
         self._know(pids)
         self._unreadable.begin()

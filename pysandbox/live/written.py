@@ -36,11 +36,13 @@ class Wrote(NamedTuple):
 
 
 class Debt(NamedTuple):
-    """Bytes of a process that went, of which somebody `above` it is to tell, or cage-init. `looks`: that it is open."""
+    """Bytes of a process that went, of which somebody `above` it is to tell, or cage-init. `is_new`: those above were
+    looked at before it went. `looks`: that it is open."""
 
     amount: int
     parent: str
     above: frozenset[str]
+    is_new: bool
     looks: int
 
 
@@ -75,7 +77,9 @@ class Written:
         told = {pid: max(0, wrote.least - old.least - own[pid]) for pid, (wrote, old) in stayed.items()}
         silent = {pid for pid, wrote in own.items() if not wrote}
         went = [
-            Debt(wrote.least, wrote.parent, self._above[pid], 0) for pid, wrote in before.items() if pid not in each
+            Debt(wrote.least, wrote.parent, self._above[pid], is_new=True, looks=0)
+            for pid, wrote in before.items()
+            if pid not in each
         ]
         self._pay(told, news, went)
         self._forget(silent, was_reaped=reaped is not None)
@@ -107,15 +111,16 @@ class Written:
             paid = min(rest, news)
             news, rest = news - paid, rest - paid
             if rest:
-                self._owed.append(Debt(rest, debt.parent, debt.above, debt.looks))
+                self._owed.append(debt._replace(amount=rest))
 
     def _forget(self, silent: set[str], *, was_reaped: bool) -> None:
         """Nobody will tell of these any more. A parent has been told before the last sign of its child is gone: what it
-        was not told by now, it never will be. Where it has gone as well, or has written itself, that takes longer."""
+        does not say at the next look, it never will. Where it has gone as well, or has written itself, that takes
+        longer."""
         owed, self._owed = self._owed, []
         for debt in owed:
             looks = debt.looks + was_reaped
-            if looks > LOOKS or debt.parent in silent:
+            if looks > LOOKS or (debt.parent in silent and not debt.is_new):
                 self.lost += debt.amount
             else:
-                self._owed.append(Debt(debt.amount, debt.parent, debt.above, looks))
+                self._owed.append(debt._replace(is_new=False, looks=looks))
