@@ -8,8 +8,6 @@ import sys
 import pytest
 
 LOW = 'ulimit -u "$1"; exec "$2" -m pysandbox run -- echo ran'
-
-
 SAID = ("temporarily unavailable", "the limit of processes is reached")
 
 
