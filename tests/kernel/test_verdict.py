@@ -18,6 +18,8 @@ from tests._support.ccode import compile_c
 SOURCES = Path(__file__).parents[2] / "csrc" / "host" / "notify"
 MAIN = """
 #include <stdio.h>
+static const char *const NAMES[] = {
+    [VERDICT_NEVER] = "never", [VERDICT_REFUSED] = "refused", [VERDICT_ALLOWED] = "allowed"};
 int main(void) {
     static uint8_t program[4096];
     struct seccomp_data data;
@@ -26,10 +28,10 @@ int main(void) {
     if (fread(&data, sizeof data, 1, stdin) != 1) return 1;
     rules.verdicts_size = fread(program, 1, sizeof program, stdin);
     verdict = verdict_of(&rules, &data, &number);
-    return printf("%d %d\\n", verdict, number) < 0;
+    return printf("%s %d\\n", NAMES[verdict], number) < 0;
 }
 """
-ALLOWED, REFUSED, NEVER = range(3)
+ALLOWED, REFUSED, NEVER = "allowed", "refused", "never"
 LD, AND, JA, JEQ, JGT, JGE, JSET, RET = 0x20, 0x54, 0x05, 0x15, 0x25, 0x35, 0x45, 0x06
 UNKNOWN = (0, 0x04, 0x07, 0x16, 0x28, 0x30, 0x40, 0x55, 0x60, 0x61, 0x80, 0xFF)
 ALLOW, ERRNO, LOG, NOTIF, TRACE, TRAP = 0x7FFF0000, 0x50000, 0x7FFC0000, 0x7FC00000, 0x7FF00000, 0x30000
@@ -44,13 +46,13 @@ def ret(action: int) -> Instruction:
     return RET, 0, 0, action
 
 
-def judged(*program: Instruction) -> tuple[int, int]:
+def judged(*program: Instruction) -> tuple[str, int]:
     source = "#define _GNU_SOURCE\n" + (SOURCES / "verdict.c").read_text() + MAIN
     text = DATA + b"".join(struct.pack("=HBBI", *each) for each in program)
     judge = compile_c(source, f"-I{SOURCES}")
     said = subprocess.run([judge], input=text, capture_output=True, check=True, timeout=60).stdout
-    verdict, number = map(int, said.split())
-    return verdict, number
+    verdict, number = said.decode().split()
+    return verdict, int(number)
 
 
 def jumps(code: int, held: int, against: int, offset: int = NUMBER) -> bool:
@@ -67,7 +69,7 @@ def jumps(code: int, held: int, against: int, offset: int = NUMBER) -> bool:
         (KILL_THREAD, NEVER, EPERM), (TRAP | 13, NEVER, EPERM), (TRACE | 13, NEVER, EPERM), (0x12340000, NEVER, EPERM),
     ],
 )  # fmt: skip
-def test_what_an_action_comes_to(action: int, verdict: int, number: int | None) -> None:
+def test_what_an_action_comes_to(action: int, verdict: str, number: int | None) -> None:
     said = judged(ret(action))
     assert said[0] == verdict and number in (None, said[1])
 
