@@ -9,6 +9,5 @@ guards.py, planted.py, searched.py, repository.py, configured.py, linked.py   wh
 small_file.py  a plain file that a cage may have made      unchanged.py   directories that need no second look
 executables.py files that are listed to be run     accounts.py   the caller's own lines of passwd and group
 file_systems.py, mounted.py, opening.py            what lies on what, and what its clocks say
-shortage.py    a look that the host was short of something for
 state.py, kept.py, prebuilt.py                     what pysandbox keeps for itself, and has built
 """

@@ -22,6 +22,7 @@ LACKING = {
     EMFILE: "this program can open no further file: close some, or raise the limit (ulimit -n)",
     ENFILE: "the host can open no further file: end something, or raise fs.file-max",
 }
+SHORTAGES = (EMFILE, ENFILE, ENOMEM)  # that a look may meet
 INITIAL_USER_NAMESPACE = 0xEFFFFFFD  # its inode, always (PROC_USER_INIT_INO)
 
 
@@ -30,6 +31,14 @@ def probe(name: str) -> int:
     from pysandbox._native import lib
 
     return int(lib.psb_probe(getattr(lib, f"PSB_PROBE_{name}")))
+
+
+def tell_shortage(error: OSError, path: str) -> None:
+    """Raises StartError where the host is short of what a look takes: what was not looked into is not empty. A cage can
+    keep so many files open that the whole machine can open no further one (ENFILE), and what nobody saw at that moment
+    would be its to write."""
+    if error.errno in SHORTAGES:
+        raise StartError("source", error.errno, path, hint=LACKING[error.errno]) from None
 
 
 def works(name: str) -> bool:

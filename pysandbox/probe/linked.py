@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from errno import ENOENT
 from itertools import islice
 
 from pysandbox.policy.below import covers
 from pysandbox.policy.guarded import Guard
+from pysandbox.probe.kernel import tell_shortage
 from pysandbox.probe.small_file import stamp_now
 
 TYPE_CHECKING = False
@@ -48,10 +48,7 @@ class LinkedSearch:
             with os.scandir(directory) as entries:
                 names = list(islice(entries, MOST_NAMES + 1))
         except OSError as error:
-            if error.errno != ENOENT:  # the usual one
-                from pysandbox.probe.shortage import tell_shortage
-
-                tell_shortage(error, directory)
+            tell_shortage(error, directory)
             return []
         self.read.append((directory, stamp))
         found = [entry.name for entry in names if entry.is_symlink()]

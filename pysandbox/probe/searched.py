@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 import time
-from errno import ENOENT
+
+from pysandbox.probe.kernel import tell_shortage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,10 +35,7 @@ def names(directory: str, most: int) -> dict[str, bool]:
                 entry.name: entry.is_dir(follow_symlinks=False) for _, entry in zip(range(most), entries, strict=False)
             }
     except OSError as error:
-        if error.errno != ENOENT:  # the usual one
-            from pysandbox.probe.shortage import tell_shortage
-
-            tell_shortage(error, directory)
+        tell_shortage(error, directory)
         return {}
 
 

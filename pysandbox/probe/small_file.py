@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 import stat
-from errno import ENOENT
+
+from pysandbox.probe.kernel import tell_shortage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,10 +25,7 @@ def read_small(path: str, most: int) -> tuple[str | None, Stamp]:
             return None, stamp_now(path)
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except OSError as error:
-        if error.errno != ENOENT:  # the usual one
-            from pysandbox.probe.shortage import tell_shortage
-
-            tell_shortage(error, path)
+        tell_shortage(error, path)
         return None, stamp_now(path)
     except ValueError:
         return None, stamp_now(path)
