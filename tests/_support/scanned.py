@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from _support.inspected import NAME, Asking, Server, inspector_process, write_certificate
+from _support.inspected import NAME, Asking, Server, ask, inspector_process, request, write_certificate
 from pysandbox.compile.plan import ANY_REQUEST, ScanPlan
 from pysandbox.dlp import registry
 from pysandbox.events import Event
@@ -99,6 +99,20 @@ def scanned(
         made = ScannedHost(directory, inspector, scan, canaries)
         made.asking.session.leak_caller = caller
         yield made
+
+
+def another_cage_is_answered_beside(directory: Path, scan: ScanPlan, message: bytes) -> None:
+    """While one cage sends the message, another one keeps its connection by the same inspector, which lives on."""
+    with scanned(directory, scan) as host:
+        process = host.asking.inspector.process
+        assert process is not None
+        other = Asking(host.asking.inspector, host.asking.contract, str(directory / f"{NAME}.pem"), scan=SCAN)
+        other.session.number = 1
+        with other.client(host.server) as tls:
+            assert ask(tls, request()).endswith(b"hello")  # the control: nobody attacks
+            assert host.send([message]).startswith(b"HTTP/1.1 ")
+            assert ask(tls, request()).endswith(b"hello")  # on the connection that it had
+        assert host.asking.inspector.process is process and process.poll() is None
 
 
 def get(path: bytes = b"/", *fields: bytes) -> bytes:

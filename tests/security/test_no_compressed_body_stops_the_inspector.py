@@ -16,8 +16,7 @@ import pytest
 from backports import zstd
 
 from _support.generators import returned
-from _support.inspected import NAME, Asking, ask, request
-from _support.scanned import SCAN, ScannedHost, post, scanned
+from _support.scanned import SCAN, another_cage_is_answered_beside, post
 from pysandbox.dlp.decode import COST_OF_A_TRY, inflated
 from pysandbox.dlp.passes import LARGE
 from pysandbox.dlp.work import Undecodable, Work
@@ -85,18 +84,4 @@ def test_a_body_that_is_compressed_as_a_whole_is_undone_in_steps(coding: str) ->
 
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_another_cage_is_answered_by_the_same_inspector(attack: str, tmp_path: Path) -> None:
-    with scanned(tmp_path, SCAN) as host:
-        process = host.asking.inspector.process
-        assert process is not None
-        other = another(host, tmp_path)
-        with other.client(host.server) as tls:
-            assert ask(tls, request()).endswith(b"hello")  # the control: nobody attacks
-            assert host.send([post(ATTACKS[attack])]).startswith(b"HTTP/1.1 ")
-            assert ask(tls, request()).endswith(b"hello")  # on the connection that it had
-        assert host.asking.inspector.process is process and process.poll() is None
-
-
-def another(host: ScannedHost, directory: Path) -> Asking:
-    made = Asking(host.asking.inspector, host.asking.contract, str(directory / f"{NAME}.pem"), scan=SCAN)
-    made.session.number = 1
-    return made
+    another_cage_is_answered_beside(tmp_path, SCAN, post(ATTACKS[attack]))

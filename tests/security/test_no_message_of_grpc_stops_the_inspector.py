@@ -15,8 +15,7 @@ from pathlib import Path
 import pytest
 
 from _support.generators import returned
-from _support.inspected import NAME, Asking, ask, request
-from _support.scanned import SCAN, ScannedHost, post, scanned
+from _support.scanned import SCAN, another_cage_is_answered_beside, post
 from pysandbox.gate.inspection import grpc_messages
 from pysandbox.gate.inspection.grpc_messages import GrpcMessages, last_field
 from pysandbox.gate.inspection.holding import LEAST
@@ -172,21 +171,6 @@ ATTACKS = {
 
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_another_cage_is_answered_by_the_same_inspector(attack: str, tmp_path: Path) -> None:
-    scan = replace(SCAN, whole=MOST)
-    with scanned(tmp_path, scan) as host:
-        process = host.asking.inspector.process
-        assert process is not None
-        other = another(host, tmp_path)
-        with other.client(host.server) as tls:
-            assert ask(tls, request()).endswith(b"hello")  # the control: nobody attacks
-            said = host.send([post(b"".join(ATTACKS[attack]), *(FIELDS if "twice" not in attack else
-                                   (FIELDS[0], b"grpc-encoding: gzip, gzip")))])  # fmt: skip
-            assert said.startswith(b"HTTP/1.1 ")
-            assert ask(tls, request()).endswith(b"hello")  # on the connection that it had
-        assert host.asking.inspector.process is process and process.poll() is None
-
-
-def another(host: ScannedHost, directory: Path) -> Asking:
-    made = Asking(host.asking.inspector, host.asking.contract, str(directory / f"{NAME}.pem"), scan=SCAN)
-    made.session.number = 1
-    return made
+    fields = FIELDS if "twice" not in attack else (FIELDS[0], b"grpc-encoding: gzip, gzip")
+    message = post(b"".join(ATTACKS[attack]), *fields)
+    another_cage_is_answered_beside(tmp_path, replace(SCAN, whole=MOST), message)
